@@ -1,0 +1,79 @@
+# Two commands matter: `make run` serves the default model, `make test` runs everything that CI does.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# The bindings' sdist carries the whole of llama.cpp: only its Python part is wanted here, the
+# library itself is built by llama_build with pinned flags.
+PIP := CMAKE_ARGS="-DLLAMA_BUILD=OFF -DLLAVA_BUILD=OFF" $(BIN)/python -m pip install -q --disable-pip-version-check
+PROFILE ?=
+
+.PHONY: run test test-fast check bench exact fuzz crash soak trace lock clean install install-dev
+
+run: install
+	@exec $(BIN)/huginn up $(if $(PROFILE),--profile $(PROFILE))
+
+install: $(VENV)/.installed
+
+$(VENV)/.installed: requirements.lock pyproject.toml
+	@echo "huginn: installing into $(VENV) (a few minutes the first time)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) --require-hashes -r requirements.lock
+	@$(PIP) --no-deps --no-build-isolation -e .
+	@$(BIN)/python -m actors.worker.backends.llama_build
+	@touch $@
+
+install-dev: $(VENV)/.installed-dev
+
+$(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.lock
+	@$(PIP) --require-hashes -r requirements-dev.lock
+	@touch $@
+
+# Every check and every test, the long kinds as samples. The Ray and end-to-end tests are part of it.
+test: check
+	$(BIN)/python -m pytest
+
+# Under two minutes: no model weights, no Ray, no long samples.
+test-fast: install-dev
+	$(BIN)/python -m pytest -m "not slow and not model and not ray"
+
+check: install-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest tests/test_tidy.py tests/test_architecture.py
+
+trace: install-dev
+	$(BIN)/python -m tests.trace
+
+# Cold = warm = branched = edited = evicted = killed, bit for bit, on 1,000 random conversations.
+exact: install-dev
+	HUGINN_EXACT_CONVERSATIONS=1000 $(BIN)/python -m pytest tests/acceptance/test_exact_worker.py
+
+fuzz: install-dev
+	HYPOTHESIS_PROFILE=fuzz HUGINN_EXHAUSTIVE=1 $(BIN)/python -m pytest tests/fuzz
+
+crash: install-dev
+	HUGINN_CRASH_STRIDE=1 HUGINN_CRASH_ROUNDS=20 $(BIN)/python -m pytest tests/crash
+
+# Half an hour of many clients; HUGINN_SOAK_PROFILE=gemma3-270m-exact takes the default model.
+soak: install-dev
+	HUGINN_SOAK_SECONDS=$${HUGINN_SOAK_SECONDS:-1800} HUGINN_SOAK_CLIENTS=$${HUGINN_SOAK_CLIENTS:-16} \
+	  $(BIN)/python -m pytest -s tests/soak
+
+bench: install-dev
+	@for script in rope assembly worker gateway store; do \
+	  echo; $(BIN)/python -m bench.$$script || exit 1; done
+
+# After a change of dependencies in pyproject.toml. Needs pip-tools.
+lock:
+	CMAKE_ARGS="-DLLAMA_BUILD=OFF -DLLAVA_BUILD=OFF" pip-compile -q --generate-hashes --strip-extras \
+	  --no-header --no-annotate --no-emit-find-links --no-emit-index-url --allow-unsafe \
+	  -o requirements.lock pyproject.toml
+	CMAKE_ARGS="-DLLAMA_BUILD=OFF -DLLAVA_BUILD=OFF" pip-compile -q --generate-hashes --strip-extras \
+	  --no-header --no-annotate --no-emit-find-links --no-emit-index-url --allow-unsafe \
+	  --extra dev -c requirements.lock -o requirements-dev.lock pyproject.toml
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

@@ -1,0 +1,21 @@
+"""Settings for the whole suite: Hypothesis profiles."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+# `ci` is what `make test` runs: derandomized, so a red build is a change, not a draw.
+settings.register_profile(
+    "ci",
+    derandomize=True,
+    deadline=None,
+    max_examples=100,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+# `fuzz` is what `make fuzz` runs: new draws each time, many more of them.
+settings.register_profile(
+    "fuzz", deadline=None, max_examples=20_000, suppress_health_check=list(HealthCheck)
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
