@@ -1,0 +1,104 @@
+"""Asked of the authority room: who is a principal, and what has been revoked."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from protocol.messages import Empty, Operation
+from protocol.record import Record
+
+
+class Enroll(Record):
+    """Make, or give again, the principal `name` with this public key. Idempotent by both.
+
+    `namespace` is the path that it may use; `domain` its computation-sharing domain; `rights` the
+    rights on that path; `profiles` the runtime profiles that it may compute with. `administers`
+    adds a second handle, on everything, with the rights to grant, revoke and operate but none to
+    read. Conflict if the name is taken by another key.
+    """
+
+    name: str
+    public_key: bytes
+    namespace: str
+    domain: str
+    rights: list[str]
+    profiles: list[str]
+    administers: bool
+    lifetime_ns: int
+
+
+class Enrolled(Record):
+    """`chain`: signed capabilities, root first, the last one's audience the principal's key.
+    `admin_chain` is the second handle of one who administers."""
+
+    name: str
+    chain: list[bytes]
+    admin_chain: list[bytes] | None = None
+
+
+class PrincipalRow(Record):
+    """What is listed of a principal. Never a key or a chain that could be used."""
+
+    name: str
+    public_key: bytes
+    namespace: str
+    domain: str
+    rights: list[str]
+    revoked: bool
+
+
+class Principals(Record):
+    """Every principal that the caller administers, in the order of first enrolment."""
+
+    principals: list[PrincipalRow]
+
+
+class Revoke(Record):
+    """Revoke a principal by name: every handle below its root handle falls with it."""
+
+    name: str
+
+
+class Revocations(Record):
+    """The authority's epoch and every capability id (32 bytes) revoked so far, sorted.
+
+    Sent to each room after each change, and acknowledged before the change is: so a revocation
+    holds for the next message, wherever it goes.
+    """
+
+    epoch: int
+    revoked: list[bytes]
+
+
+class RegisterContract(Record):
+    """Register a contract, so that assemblies may name it: its id's text, and its encoding."""
+
+    id: str
+    body: bytes
+
+
+class Registration(Record):
+    """One registered contract. `signed` is [payload, signature] by the root authority over the
+    context `huginn.registration/1` and the encoded `RegistrationPayload`."""
+
+    signed: bytes
+
+
+class RegistrationPayload(Record):
+    """What the authority signs. `epoch` is its own at that time; `registered_ns` is Unix time."""
+
+    v: Literal[1]
+    id: str
+    epoch: int
+    registered_ns: int
+
+
+OPERATIONS: Final[dict[str, Operation]] = {
+    "enroll": Operation(Enroll, Enrolled, "grant"),
+    "principals": Operation(Empty, Principals, "grant"),
+    "revoke": Operation(Revoke, Revocations, "revoke"),
+    "current": Operation(Empty, Revocations, "operate"),
+    "register": Operation(RegisterContract, Registration, "operate"),
+}
+# Every room takes this one from the authority.
+NOTICE: Final[dict[str, Operation]] = {"revocations": Operation(Revocations, Empty, "operate")}
