@@ -1,0 +1,1 @@
+"""What a runtime promises: model contracts and runtime profiles, and where weights come from."""
