@@ -1,0 +1,1 @@
+"""The worker room: one (model, profile), one process, its KV state."""

@@ -1,0 +1,1 @@
+"""Back ends: the only modules that load a model library."""

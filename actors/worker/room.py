@@ -1,0 +1,324 @@
+"""The worker room: one model under one profile, its prefix states, and answers.
+
+Asked for an answer, it refuses what it can refuse at once, queues the rest, and streams what the
+engine posts. The computation-sharing domain of everything comes from the caller's handle and from
+nowhere else. What a caller without `telemetry` is told is the same whatever was warm: no progress
+(it begins at what was found), and a receipt without reuse, times and state (I-NO-PRESENCE).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import ClassVar
+
+from msgspec import structs
+
+from actors.reporting import EvidenceQueue
+from actors.room import Call, Room, World
+from actors.worker.admission import Admission
+from actors.worker.answer import Answer
+from actors.worker.backend import Backend
+from actors.worker.drivers import Driver, ThreadDriver
+from actors.worker.engine import Engine
+from actors.worker.jobs import DigestKnown, Event, Job, JobKey, Owner, Settled, Settlement
+from actors.worker.limits import WorkerLimits
+from actors.worker.outbox import Outbox
+from actors.worker.prompt import PromptReader
+from actors.worker.receipts import Receipts, ReceiptTable, redacted
+from actors.worker.tiers import Tiers
+from protocol.derivation import Derivation
+from protocol.errors import (
+    ContentError,
+    HuginnError,
+    LimitExceeded,
+    NotVisible,
+    ProfileFault,
+    Unavailable,
+)
+from protocol.families import advanced
+from protocol.ids import ChainId, PageId, ProfileId, TokensId
+from protocol.messages import Empty, Operation
+from protocol.messages.worker import (
+    OPERATIONS,
+    AskReceipt,
+    Cancel,
+    Generate,
+    Item,
+    ModelInfo,
+    Receipt,
+    Settle,
+    Stats,
+)
+from protocol.resource import Resource, ResourceKind, Right
+from protocol.tokens import TokenIds, pack
+
+RESPONSE_CHARS_MAX = 255
+
+
+class WorkerRoom(Room):
+    """Owns `backend` and `tiers` from now on. `process` is what `stats` says about the operating
+    system's process, `engine_build` what evidence says about the code that computes. Raises
+    ProfileFault for a back end that cannot follow the schedule."""
+
+    operations: ClassVar[dict[str, Operation]] = OPERATIONS
+
+    def __init__(
+        self,
+        world: World,
+        backend: Backend,
+        profile_id: ProfileId,
+        model_info: ModelInfo,
+        receipts_table: ReceiptTable,
+        *,
+        profile_name: str,
+        tiers: Tiers | None = None,
+        limits: WorkerLimits | None = None,
+        name: str = "worker",
+        process: int = 0,
+        engine_build: str = "huginn",
+        driver: Driver | None = None,
+        blocking: Callable[[Callable[[], object]], Awaitable[object]] = asyncio.to_thread,
+    ) -> None:
+        super().__init__(name, world)
+        self._limits = limits or WorkerLimits()
+        _check_backend(backend, self._limits.chunk_tokens)
+        self._backend = backend
+        self._profile = profile_id
+        self._resource = Resource(kind=ResourceKind.PROFILE, name=profile_name)
+        self._info = model_info
+        self._process = process
+        self._reader = PromptReader(
+            profile_id,
+            backend.tokenizer,
+            context_tokens=backend.context_tokens,
+            chunk_tokens=self._limits.chunk_tokens,
+        )
+        self._admission = Admission(world.clock, self._limits)
+        self._blocking = blocking
+        self._receipts = Receipts(receipts_table, self._limits.receipts_kept, blocking=blocking)
+        self._tiers = tiers
+        self._evidence = EvidenceQueue(self, engine_build)
+        self._engine = Engine(
+            backend,
+            world.clock,
+            profile_id,
+            reproducible=self._limits.reproducible,
+            tiers=tiers,
+        )
+        self._driver = driver or ThreadDriver()
+        self._driver.start(self._engine)
+        self._drained = False
+
+    # -- operations --------------------------------------------------------------------------
+
+    async def on_generate(self, call: Call, ask: Generate) -> AsyncGenerator[Item, None]:
+        """The answer, item by item. Closing the stream cancels the job.
+
+        What a handle does not reach is not computed: CapabilityError, step `scope`.
+        """
+        call.handle.require(Right.GENERATE, self._resource)
+        key = self._key(call, ask.response)
+        if self._admission.take_tombstone(key):
+            yield Item(kind="end", finish="cancelled")
+            return
+        job, outbox = self._open(key, ask)
+        telemetry = call.has(Right.TELEMETRY)
+        try:
+            while True:
+                event = await outbox.get()
+                if isinstance(event, HuginnError):
+                    raise event
+                if telemetry or event.kind == "delta":
+                    yield event
+                elif event.kind == "end":
+                    receipt = redacted(event.receipt) if event.receipt else None
+                    yield structs.replace(event, receipt=receipt)
+                if event.kind == "end":
+                    return
+        finally:
+            job.cancelled = True
+            self._driver.wake()
+
+    async def on_settle(self, call: Call, ask: Settle) -> Empty:
+        """Returns when the segments are resident and their pages digested, or when that was given
+        up: a settlement never takes anything from anybody."""
+        call.handle.require(Right.ADVANCE, self._resource)
+        self._admission.check_settlement()
+        over: asyncio.Future[Event] = asyncio.get_running_loop().create_future()
+        settlement = Settlement(
+            key=self._key(call, ask.response),
+            prompt=self._reader.read(ask.segments, b"", answer_tokens=0),
+            deadline_ns=self.world.clock.steady_ns() + self._limits.settle_ns_max,
+            post=self._poster(lambda event: self._on_settled(settlement, over, event)),
+        )
+        self._admission.add(settlement)
+        self._submit(settlement)
+        try:
+            event = await over
+        finally:
+            settlement.cancelled = True
+            self._driver.wake()
+        if isinstance(event, HuginnError):
+            raise event
+        return Empty()
+
+    async def on_cancel(self, call: Call, ask: Cancel) -> Empty:
+        self._admission.cancel(self._key(call, ask.response))
+        self._driver.wake()
+        return Empty()
+
+    async def on_receipt(self, call: Call, ask: AskReceipt) -> Receipt:
+        """The receipt, in the caller's own domain. NotVisible for any other."""
+        key = self._key(call, ask.response)
+        receipt = await self._receipts.get(key.owner.domain, ask.response)
+        if receipt is None:
+            raise NotVisible(f"no receipt of {ask.response!r:.80} is known to you")
+        return receipt
+
+    async def on_stats(self, call: Call, ask: Empty) -> Stats:
+        engine = self._engine
+        return Stats(
+            profile=self._profile,
+            streams=self._backend.streams,
+            streams_busy=engine.streams_busy,
+            resident_tokens=engine.resident_tokens,
+            waiting=engine.waiting,
+            prefilled_tokens=engine.prefilled_tokens,
+            reused_tokens=engine.reused_tokens,
+            decoded_tokens=engine.decoded_tokens,
+            jobs_failed=engine.jobs_failed,
+            tiers={} if self._tiers is None else self._tiers.stats(),
+            process=self._process,
+        )
+
+    async def on_info(self, call: Call, ask: Empty) -> ModelInfo:
+        call.handle.require(Right.GENERATE, self._resource)
+        return self._info
+
+    async def drain(self) -> None:
+        """Admit nothing more, give running answers `drain_ns`, then end everything and free the
+        model. Twice is once."""
+        if self._drained:
+            return
+        self._drained = True
+        self._admission.close()
+        for settlement in self._admission.settlements:
+            settlement.cancelled = True
+        self._driver.wake()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._admission.emptied(), self._limits.drain_ns / 1e9)
+        await self._driver.stop()
+        self._engine.fail_all(Unavailable("the worker stopped before the answer was complete"))
+        # What was posted to the loop is taken in before the receipts are flushed.
+        await asyncio.sleep(0)
+        await self._receipts.flush()
+        await self._evidence.drain()
+        if self._tiers is not None:
+            await self._blocking(self._tiers.close)
+        self._backend.close()
+
+    # -- jobs --------------------------------------------------------------------------------
+
+    def _open(self, key: JobKey, ask: Generate) -> tuple[Job, Outbox]:
+        """Refuse the job, or submit it."""
+        self._admission.check_job(key)
+        if not 1 <= ask.time_ns_max <= self._limits.job_ns_max:
+            raise LimitExceeded(
+                f"time_ns_max is {ask.time_ns_max}: 1 to {self._limits.job_ns_max} nanoseconds"
+            )
+        prompt = self._reader.read(ask.segments, ask.opener, answer_tokens=1)
+        answer = Answer(
+            ask,
+            self._backend.tokenizer,
+            prompt=prompt.ids,
+            context_tokens=self._backend.context_tokens,
+            seed=self._seed(ask),
+        )
+        outbox = Outbox()
+        now = self.world.clock.steady_ns()
+        job = Job(
+            key=key,
+            prompt=prompt,
+            answer=answer,
+            context=ask.context,
+            queued_ns=now,
+            deadline_ns=now + ask.time_ns_max,
+            post=self._poster(lambda event: self._on_event(job, outbox, event)),
+        )
+        self._admission.add(job)
+        self._submit(job)
+        return job, outbox
+
+    def _submit(self, work: Job | Settlement) -> None:
+        self._engine.submit(work)
+        self._driver.wake()
+
+    def _poster(self, handle: Callable[[Event], None]) -> Callable[[Event], None]:
+        """A function that hands events to `handle` in this event loop, from any thread."""
+        loop = asyncio.get_running_loop()
+        return partial(_post, loop, handle)
+
+    def _on_event(self, job: Job, outbox: Outbox, event: Event) -> None:
+        match event:
+            case Item() | HuginnError():
+                if isinstance(event, HuginnError) or event.kind == "end":
+                    self._admission.remove(job)
+                if isinstance(event, Item) and event.receipt is not None:
+                    self._receipts.record(job.domain, event.receipt)
+                outbox.put(event)
+            case DigestKnown(digest, pages):
+                self._receipts.resolve(job.domain, job.key.response, digest)
+                self._learn(job, pages)
+
+    def _on_settled(
+        self, settlement: Settlement, over: asyncio.Future[Event], event: Event
+    ) -> None:
+        if isinstance(event, (HuginnError, Settled)):
+            self._admission.remove(settlement)
+            if isinstance(event, Settled):
+                self._learn(settlement, event.pages)
+            if not over.done():
+                over.set_result(event)
+
+    def _learn(self, work: Job | Settlement, pages: Sequence[PageId]) -> None:
+        """Have muninn told, later, which pages the advances that were fed for `work` gave."""
+        if not self._limits.states_equal or not pages:
+            return
+        chains = work.prompt.chains
+        for index in work.fed:
+            ids, chain = work.prompt.advances[index].ids, chains[index]
+            previous = chains[index - 1] if index else None
+            derive = partial(_advanced, self._profile, previous, ids, chain, pages[index])
+            self._evidence.put(work.domain, chain, derive, {"tokens": len(ids)})
+
+    def _key(self, call: Call, response: str) -> JobKey:
+        if not 1 <= len(response) <= RESPONSE_CHARS_MAX:
+            raise ContentError(f"a response id has 1 to {RESPONSE_CHARS_MAX} characters")
+        return JobKey(Owner(call.domain, call.handle.principal), response)
+
+    def _seed(self, ask: Generate) -> int:
+        if ask.sampler.seed is not None:
+            return ask.sampler.seed
+        return int.from_bytes(self.world.entropy.draw(8), "big") >> 1
+
+
+def _post(loop: asyncio.AbstractEventLoop, handle: Callable[[Event], None], event: Event) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(handle, event)
+
+
+def _advanced(
+    profile: ProfileId, previous: ChainId | None, ids: TokenIds, chain: ChainId, page: PageId
+) -> Derivation:
+    return advanced(profile, previous, TokensId.of(pack(ids)), chain, [page])
+
+
+def _check_backend(backend: Backend, chunk_tokens: int) -> None:
+    if backend.chunk_tokens < chunk_tokens:
+        raise ProfileFault(
+            f"the schedule feeds {chunk_tokens} tokens at a time; this back end takes at most "
+            f"{backend.chunk_tokens}"
+        )

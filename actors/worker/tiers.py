@@ -1,0 +1,199 @@
+"""Where prefix states lie that no stream holds: host memory, and disk behind it.
+
+A page that was exported is kept in host memory at once and on disk behind everybody's back
+(`writer.py`). A prefix may be put together from both: after a restart its beginning lies on disk
+and what was fed since in memory. The nearest tier that has a page gives it; one that is refused
+there is looked for in the next, and without it the prefix ends before it.
+
+Domains share nothing here: a page is found by the domain that it was kept for. Blocks are not
+marked public yet, so the tiers' public domain stays empty.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple
+
+from actors.worker.writer import PageWriter
+from protocol.errors import HuginnError
+from protocol.ids import ChainId
+from protocol.page import PageRows
+from store.pages.tier import BOTH, FULL, PUBLIC, Page, PageInfo, PageStats, PageTier, Refused
+
+log = logging.getLogger("huginn.worker")
+
+# A restore has to save at least so many tokens of prefill: below that, reading and assembling
+# pages is not surely cheaper than feeding them.
+GAIN_TOKENS_MIN: Final = 64
+TierName = Literal["host", "disk"]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One page of a prefix, and the tiers that have it, the nearest first."""
+
+    info: PageInfo
+    tiers: tuple[TierName, ...]
+
+    @property
+    def stop(self) -> int:
+        """How many tokens the prefix has at its end."""
+        return self.info.page.start + self.info.page.tokens
+
+
+@dataclass(slots=True)
+class Fetched:
+    """The pages of a prefix, verified. `tier_to_tokens` says where they lay; `refused` has the
+    reason of every read that gave no rows, also where another tier then had the page."""
+
+    infos: list[PageInfo] = field(default_factory=list)
+    rows: list[PageRows] = field(default_factory=list)
+    tier_to_tokens: dict[str, int] = field(default_factory=dict)
+    refused: list[str] = field(default_factory=list)
+
+    @property
+    def tokens(self) -> int:
+        """The length of the prefix."""
+        return sum(info.page.tokens for info in self.infos)
+
+
+class _Read(NamedTuple):
+    tier: TierName
+    both: bool
+    rows: PageRows
+
+
+class Tiers:
+    """Owns its tiers from now on. Used on the engine's thread, but for `stats` and `close`."""
+
+    def __init__(
+        self,
+        host: PageTier,
+        disk: PageTier | None = None,
+        writer: PageWriter | None = None,
+        *,
+        gain_tokens_min: int = GAIN_TOKENS_MIN,
+    ) -> None:
+        self.gain_tokens_min = gain_tokens_min
+        self._tiers: dict[TierName, PageTier] = {"host": host}
+        if disk is not None:
+            self._tiers["disk"] = disk
+        self._writer = writer
+
+    def keep(self, page: Page, rows: PageRows) -> None:
+        """Keep a page that was exported. It may get lost; nobody waits for the disk."""
+        if page.domain == PUBLIC:
+            return
+        try:
+            self._tiers["host"].put(page, rows)
+        except HuginnError as error:
+            log.warning("a page of %d tokens is not kept: %s", page.tokens, error)
+            return
+        if self._writer is not None:
+            self._writer.offer(page, rows)
+
+    def longest(self, domain: str, chains: Sequence[ChainId]) -> list[Held]:
+        """The pages of the longest prefix of `chains` that is kept for `domain`, in any tier."""
+        known: dict[ChainId, Held] = {}
+        for name, tier in self._tiers.items():
+            for info in tier.find(domain, chains):
+                held = known.get(info.page.chain)
+                if held is None:
+                    known[info.page.chain] = Held(info, (name,))
+                elif held.info == info:
+                    known[info.page.chain] = Held(info, (*held.tiers, name))
+        found: list[Held] = []
+        for chain in chains:
+            held = known.get(chain)
+            if held is None or held.info.page.start != (found[-1].stop if found else 0):
+                break
+            if held.info.page.parent != (found[-1].info.page.chain if found else None):
+                break
+            found.append(held)
+        return found
+
+    def fetch(self, pages: Sequence[Held], sliding_start: Callable[[int], int]) -> Fetched:
+        """The rows of `pages`, verified, up to the first that no tier gives.
+
+        A page has its sliding rows if a stream of the length that comes out needs them, by
+        `sliding_start`. No page is evicted while it is read.
+        """
+        refused: list[str] = []
+        read: dict[ChainId, _Read] = {}
+        with ExitStack() as leases:
+            for name, tier in self._tiers.items():
+                mine = [held.info for held in pages if name in held.tiers]
+                leases.enter_context(tier.lease(mine))
+            while True:
+                sliding_from = sliding_start(pages[-1].stop) if pages else 0
+                fetched = self._gather(pages, sliding_from, read, refused)
+                if len(fetched.infos) == len(pages):
+                    return fetched
+                # A shorter prefix needs older sliding rows: those pages are read again.
+                pages = pages[: len(fetched.infos)]
+
+    def stats(self) -> dict[str, dict[str, int]]:
+        """Counters of each tier, by its name."""
+        found: dict[str, dict[str, int]] = {
+            name: _counters(tier.stats()) for name, tier in self._tiers.items()
+        }
+        if self._writer is not None:
+            found["disk"] |= {"queued": self._writer.queued, "dropped": self._writer.dropped}
+        return found
+
+    def close(self) -> None:
+        """Write what is queued, and give up the tiers. Twice is once."""
+        if self._writer is not None:
+            self._writer.close()
+        for tier in self._tiers.values():
+            tier.close()
+
+    def _gather(
+        self,
+        pages: Sequence[Held],
+        sliding_from: int,
+        read: dict[ChainId, _Read],
+        refused: list[str],
+    ) -> Fetched:
+        """The rows of `pages` up to the first that is refused; `read` is what was read before."""
+        fetched = Fetched(refused=refused)
+        for held in pages:
+            chain, both = held.info.page.chain, held.stop > sliding_from
+            if both and chain in read and not read[chain].both:
+                del read[chain]
+            found = read.get(chain) or self._read(held, both, refused)
+            if found is None:
+                break
+            read[chain] = found
+            tokens = fetched.tier_to_tokens.get(found.tier, 0) + held.info.page.tokens
+            fetched.tier_to_tokens[found.tier] = tokens
+            fetched.infos.append(held.info)
+            fetched.rows.append(found.rows)
+        return fetched
+
+    def _read(self, held: Held, both: bool, refused: list[str]) -> _Read | None:
+        for name in held.tiers:
+            rows = self._tiers[name].read(held.info, BOTH if both else FULL)
+            if not isinstance(rows, Refused):
+                return _Read(name, both, rows)
+            log.warning("a page in %s was refused (%s): %s", name, rows.reason, rows.what)
+            refused.append(rows.reason)
+        return None
+
+
+def _counters(stats: PageStats) -> dict[str, int]:
+    return {
+        "pages": stats.pages,
+        "bytes": stats.bytes,
+        "hits": stats.hits,
+        "written": stats.written,
+        "written_bytes": stats.written_bytes,
+        "evicted": stats.evicted,
+        "unroomed": stats.unroomed,
+        "refused": sum(stats.refused.values()),
+        "write_errors": stats.write_errors,
+        "paused": int(stats.paused),
+    }
