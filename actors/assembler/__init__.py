@@ -1,0 +1,1 @@
+"""The assembler room: contracts, grammars, token streams, and what a context is."""

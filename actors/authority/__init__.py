@@ -1,0 +1,1 @@
+"""The authority room: principals, revocations, and the registry of contracts."""
