@@ -1,0 +1,1 @@
+"""The muninn room: what is known of derivations, with its evidence."""
