@@ -1,0 +1,82 @@
+"""The gateway as a room among rooms: it listens, and it knows whether the worker can be asked.
+
+Its service handle asks the worker for counters every second or so: that answer is what `/health`
+reports, and nothing else of a worker is known here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import ClassVar, Final
+
+from aiohttp import web
+
+from actors.gateway.http.app import make_app, serve
+from actors.gateway.room import Gateway
+from actors.room import Room, World
+from protocol.errors import HuginnError
+from protocol.messages import Empty, Operation
+from protocol.messages.worker import Stats
+
+log = logging.getLogger("huginn.gateway")
+
+_PROBE_SECONDS_STARTING: Final = 0.2
+_PROBE_SECONDS: Final = 2.0
+# A worker that is computing still answers at once: its counters do not wait for the engine.
+_PROBE_SECONDS_MAX: Final = 10.0
+
+
+class FrontRoom(Room):
+    """Listens on `host`:`port` from `start` until `drain`. `worker` names the room to probe."""
+
+    operations: ClassVar[dict[str, Operation]] = {}
+
+    def __init__(
+        self,
+        world: World,
+        gateway: Gateway,
+        *,
+        host: str,
+        port: int,
+        worker: str = "worker",
+    ) -> None:
+        super().__init__("gateway", world)
+        self._gateway = gateway
+        self._readiness = gateway.ports.readiness
+        self._host = host
+        self._port = port
+        self._worker = worker
+        self._runner: web.AppRunner | None = None
+        self._probe: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        await super().start()
+        self._runner, self._port = await serve(make_app(self._gateway), self._host, self._port)
+        self._probe = asyncio.create_task(self._keep_probing(), name="probe the worker")
+
+    async def _keep_probing(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(_PROBE_SECONDS_MAX):
+                    await self.ask_as_self(self._worker, "stats", Empty(), Stats)
+            except (HuginnError, TimeoutError):
+                self._readiness.lost()
+                await asyncio.sleep(_PROBE_SECONDS_STARTING)
+            except Exception:
+                # Whatever a mailbox raises: without a probe nobody would ever see the worker again.
+                log.exception("the worker could not be asked")
+                self._readiness.lost()
+                await asyncio.sleep(_PROBE_SECONDS)
+            else:
+                self._readiness.gained()
+                await self._readiness.until_lost(_PROBE_SECONDS)
+
+    async def drain(self) -> None:
+        if self._probe is not None:
+            self._probe.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._probe
+        if self._runner is not None:
+            await self._runner.cleanup()

@@ -1,0 +1,1 @@
+"""HTTP: the OpenAI-compatible surface and the native one, over one gateway."""

@@ -1,0 +1,76 @@
+"""Health tells the truth, and the status is for the operator."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from aiohttp import ClientSession
+
+from tests.fake_rooms import Service
+
+
+@pytest.mark.req("SRV-7")
+async def test_health_is_for_anyone(stranger: ClientSession, service: Service) -> None:
+    async with stranger.get("/health") as response:
+        assert response.status == 200
+        assert await response.json() == {
+            "status": "ok",
+            "version": "0.0-test",
+            "models": ["raven"],
+        }
+    service.gateway.ports.readiness.lost()
+    async with stranger.get("/health") as response:
+        assert response.status == 503
+        assert response.headers["Retry-After"]
+        body = await response.json()
+    assert body["status"] == "loading"
+    assert body["error"]["code"] == "unavailable"
+
+
+async def test_the_status_counts(http: ClientSession, service: Service) -> None:
+    async with http.get("/huginn/v1/status") as response:
+        assert response.status == 200
+        status = await response.json()
+    assert status["ready"] is True
+    assert "worker" in status["rooms"]
+    (worker,) = status["workers"]
+    assert worker["model"] == "raven"
+    assert worker["stats"]["streams"] == 4
+    assert worker["stats"]["profile"].startswith("profile:")
+    service.mailbox.down.add("worker")
+    async with http.get("/huginn/v1/status") as response:
+        (worker,) = (await response.json())["workers"]
+    assert worker["stats"] is None
+    assert "died" in worker["error"]
+
+
+@pytest.mark.req("DRV-5")
+async def test_the_status_shows_the_memo_or_why_it_cannot(
+    http: ClientSession, service: Service
+) -> None:
+    chat = {"model": "raven", "messages": [{"role": "user", "content": "Hello"}]}
+    async with http.post("/v1/chat/completions", json=chat) as response:
+        said = await response.json()
+        assert response.status == 200
+    async with asyncio.timeout(20):
+        memo = {"domains": []}
+        while not memo["domains"]:
+            await asyncio.sleep(0.02)
+            async with http.get("/huginn/v1/status") as response:
+                memo = (await response.json())["muninn"]
+    assert (memo["enabled"], memo["quarantined"], memo["error"]) == (True, 0, None)
+    assert [(each["domain"], each["invocations"] > 0) for each in memo["domains"]] == [
+        ("operator", True)
+    ]
+    assert memo["counters"]["report inserted"] == memo["domains"][0]["invocations"]
+    del service.mailbox.rooms["muninn"]
+    async with http.get("/huginn/v1/status") as response:
+        assert response.status == 200
+        memo = (await response.json())["muninn"]
+    assert (memo["enabled"], memo["domains"]) == (False, [])
+    assert "no muninn room" in memo["error"]
+    async with http.post("/v1/chat/completions", json=chat) as response:
+        assert response.status == 200
+        again = await response.json()
+    assert again["usage"]["prompt_tokens"] == said["usage"]["prompt_tokens"]
