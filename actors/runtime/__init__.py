@@ -1,0 +1,1 @@
+"""Shells: what runs rooms, and connects them. A room cannot tell which one it is in."""
