@@ -1,0 +1,40 @@
+"""Fixtures of the command line's tests: one service for all of them, without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import tiny_gemma
+from tests.fake_rooms import Script, Service
+from tests.huginn import served
+
+
+@pytest.fixture(scope="session")
+def one_service() -> Iterator[Service]:
+    with served() as service:
+        yield service
+
+
+@pytest.fixture
+def service(one_service: Service) -> Service:
+    one_service.worker.script = Script()
+    return one_service
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """An empty data directory."""
+    made = tmp_path / "home"
+    made.mkdir(mode=0o700)
+    return made
+
+
+@pytest.fixture
+def tiny_home(home: Path) -> Path:
+    """A data directory with the weights of the tiny model."""
+    (home / "models").mkdir()
+    (home / "models" / "tiny-gemma.gguf").write_bytes(tiny_gemma.cached().read_bytes())
+    return home

@@ -1,0 +1,121 @@
+"""`huginn chat`: turns as lines, and on a real terminal, where Ctrl-C stops the answer alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.fake_rooms import ANSWER, Script, Service
+from tests.huginn import huginn, reach, refused
+
+
+def turns(text: str, service: Service, home: Path, *words: str) -> list[dict[str, object]]:
+    said = huginn("chat", "--json", *words, home=home, given=text, **reach(service))
+    assert said.exit_code == 0, said.output
+    return [json.loads(line) for line in said.stdout.splitlines()]
+
+
+def test_turns_build_on_each_other(service: Service, home: Path) -> None:
+    first, second = turns("hi\n\nand?\n", service, home, "--temperature", "0")
+    assert first["content"] == second["content"] == ANSWER
+    roles = [part.role for part in service.worker.asked[-1].segments]
+    assert roles == ["user", "model", "user"]
+    receipt = second["receipt"]
+    assert isinstance(receipt, dict)
+    assert receipt["reused_tokens"] > 0
+
+
+def test_commands(service: Service, home: Path) -> None:
+    text = "/system Be brief.\nhi\n/receipt\n/context\n/reset\n/system\nagain\n/exit\nnever\n"
+    answer, receipt, context, again = turns(text, service, home)
+    assert receipt["response_id"] == answer["id"]
+    assert context["context_id"] == answer["context_id"]
+    assert again["id"] != answer["id"]
+    sizes = [len(job.segments) for job in service.worker.asked[-2:]]
+    assert sizes == [2, 1]
+
+
+def test_nothing_to_show_yet(service: Service, home: Path) -> None:
+    said = huginn("chat", home=home, given="/receipt\n", **reach(service))
+    assert (said.exit_code, said.stderr) == (1, "huginn: nothing was answered yet\n")
+
+
+def test_no_service(home: Path) -> None:
+    refused("chat", home=home, code="not_running", HUGINN_API_KEY="hg-x", HUGINN_PORT="1")
+
+
+class Terminal:
+    """A program on a terminal of its own."""
+
+    def __init__(self, words: list[str], environment: dict[str, str]) -> None:
+        self._master, slave = pty.openpty()
+        self._seen = b""
+        self.process = subprocess.Popen(
+            words,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env=environment,
+            start_new_session=True,
+        )
+        os.close(slave)
+
+    def type(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    def wait_for(self, text: str, seconds_max: float = 60.0) -> str:
+        """What was shown up to and with `text`."""
+        deadline = time.monotonic() + seconds_max
+        while text.encode() not in self._seen:
+            assert time.monotonic() < deadline, self._seen
+            if select.select([self._master], [], [], 0.1)[0]:
+                self._seen += os.read(self._master, 65536)
+        shown, _, self._seen = self._seen.partition(text.encode())
+        return (shown + text.encode()).decode("utf-8", "replace")
+
+    def close(self) -> int:
+        """The exit status."""
+        status = self.process.wait(60)
+        os.close(self._master)
+        return status
+
+
+# Takes the terminal as its controlling one, so that typing Ctrl-C is a signal.
+_ON_A_TERMINAL = (
+    "import fcntl, sys, termios\n"
+    "fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
+    "from actors.cli.main import main\n"
+    "main(sys.argv[1:], prog_name='huginn')"
+)
+
+
+def test_ctrl_c_stops_the_answer_and_not_the_program(service: Service, home: Path) -> None:
+    service.worker.script = Script(answer="slow " * 1000, pace_s=0.02)
+    words = [sys.executable, "-c", _ON_A_TERMINAL, "chat", "--home", str(home)]
+    environment = {**os.environ, "TERM": "dumb", **reach(service)}
+    terminal = Terminal(words, environment)
+    terminal.wait_for("> ")
+    terminal.type("/nothing\n")
+    terminal.wait_for("no command /nothing")
+    terminal.wait_for("> ")
+    terminal.type("hi\n")
+    terminal.wait_for("slow slow")
+    terminal.type("\x03")
+    terminal.wait_for("(stopped; this turn is not kept)")
+    terminal.wait_for("> ")
+    terminal.type("\x03")
+    terminal.wait_for("/exit or Ctrl-D leaves")
+    terminal.wait_for("> ")
+    service.worker.script = Script(answer="quick \x1b[2J")
+    terminal.type("again\n")
+    shown = terminal.wait_for("prompt tokens")
+    assert "quick \ufffd[2J" in shown
+    assert len(service.worker.asked[-1].segments) == 1
+    terminal.type("\x04")
+    assert terminal.close() == 0

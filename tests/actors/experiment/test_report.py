@@ -1,0 +1,57 @@
+"""The report in its three forms: all of it in each."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.experiment.checks import Check, check, fields_of
+from actors.experiment.report import COLUMNS, cells, document, machine, markdown, write
+from tests.experiment_rows import rows
+
+
+def made(checks: list[Check] | None = None) -> dict[str, Any]:
+    fields = fields_of(equality="bitwise", reproducible=True)
+    head = {"profile": "some-profile", "machine": machine(), "seed": 7}
+    return document(head, rows(), check(rows(), fields) if checks is None else checks)
+
+
+@pytest.mark.req("KV-11")
+def test_three_files_with_the_machine_and_the_seed(tmp_path: Path) -> None:
+    report = made()
+    files = write(report, tmp_path / "out" / "deep")
+    assert [path.name for path in files] == ["report.json", "report.md", "report.svg"]
+    assert json.loads(files[0].read_text()) == report
+    for path in files:
+        text = path.read_text()
+        assert "some-profile" in text
+        assert machine()["cpu"] in text
+        assert all(row["condition"] in text for row in rows())
+    assert "seed: 7" in files[1].read_text()
+    assert "seed 7" in files[2].read_text()
+
+
+def test_a_table_row_has_every_column() -> None:
+    table = [line for line in markdown(made()).splitlines() if line.startswith("|")]
+    assert len(table) == 2 + len(rows())
+    assert {line.count("|") for line in table} == {len(COLUMNS) + 1}
+    warm = dict(zip(COLUMNS, cells(rows()[1]), strict=True))
+    assert (warm["reused"], warm["tiers"], warm["TTFT ms"]) == ("1990", "device 1990", "12")
+    assert (warm["hit"], warm["tok/s"]) == ("all", "–")
+    assert made()["hits"] == {"none": 4, "all": 2}
+
+
+def test_a_check_that_fails_is_told_by_name() -> None:
+    report = made([Check("state of base", ["cold", "warm"], ["warm"])])
+    assert not report["ok"]
+    assert "state of base (2 runs): FAILS in warm" in markdown(report)
+
+
+def test_the_machine_is_known() -> None:
+    facts = machine()
+    assert facts["cores"] >= 1
+    assert facts["memory_bytes"] > 2**20
+    assert facts["cpu"]
