@@ -226,7 +226,7 @@ class ScriptedWorker(Room):
             reused_tokens=0,
             decoded_tokens=self.deltas,
             jobs_failed=0,
-            tiers={},
+            tiers={"disk": {"pages": 7, "bytes": 2_000_000, "hits": 3, "refused": 1, "paused": 1}},
             process=1,
         )
 

@@ -145,6 +145,16 @@ def _memo(muninn: Any) -> str:
     )
 
 
+def _tier(counts: Any) -> str:
+    """One tier of pages in a line: what lies there, and what went wrong if anything did."""
+    from actors.cli.output import size
+
+    line = f"{counts['pages']}, {size(counts['bytes'])}, {counts['hits']} hits"
+    troubles = ("evicted", "refused", "dropped", "unroomed", "write_errors")
+    seen = [f"{counts[name]} {name.replace('_', ' ')}" for name in troubles if counts.get(name)]
+    return ", ".join([line, *seen, *(["paused"] if counts.get("paused") else [])])
+
+
 def _ps_people(shown: Any, processes: list[Process]) -> RenderableType:
     from rich.console import Group
 
@@ -152,8 +162,10 @@ def _ps_people(shown: Any, processes: list[Process]) -> RenderableType:
 
     parts: list[RenderableType] = [facts([("rooms", ", ".join(shown["rooms"]))])]
     for worker in shown["workers"]:
-        counters = worker["stats"] or {"error": worker["error"]}
+        counters = dict(worker["stats"] or {"error": worker["error"]})
+        tiers = counters.pop("tiers", {})
         parts += ["", facts([("worker", worker["model"]), *counters.items()])]
+        parts += [facts([(f"{name} pages", _tier(tier)) for name, tier in sorted(tiers.items())])]
     parts += ["", facts([("memo", _memo(shown["muninn"]))])]
     rows = [
         (each.pid, size(each.rss_bytes), round(each.cpu_seconds, 1), each.command[:_COMMAND_CHARS])

@@ -76,16 +76,22 @@ async def _serve(
             force(config.home_path / FILE)
         stop.set()
 
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal)
+    _on_stop_signals(on_signal)
     shell = make_shell(await prepare(config, SystemClock(), SystemEntropy()))
     # Never cancelled half-way: a shell that was begun can only be stopped once it has started.
     await shell.start()
+    # Ray's native code puts handlers of its own over ours, which print a stack at SIGTERM.
+    _on_stop_signals(on_signal)
     try:
         await _until_stopped(service, tell, stop)
     finally:
         await shell.stop()
+
+
+def _on_stop_signals(act: Callable[[], None]) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, act)
 
 
 async def _until_stopped(

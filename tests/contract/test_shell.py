@@ -170,3 +170,5 @@ def test_sigterm_leaves_no_process_and_no_socket(service: Service) -> None:
     with pytest.raises(httpx.ConnectError):
         service.get("/health")
     assert not Path(service.home / "service.json").exists()
+    # Native code that took the signal from us would have printed its stack.
+    assert "SIGTERM received" not in (service.home / "test-service.log").read_text()

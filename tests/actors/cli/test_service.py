@@ -102,6 +102,7 @@ def test_ps(service: Service, home: Path) -> None:
     assert document["processes"] == []
     people = huginn("ps", home=home, **reach(service)).stdout
     assert "streams_busy" in people
+    assert re.search(r"disk pages +7, 2\.0 MB, 3 hits, 1 refused, paused", people)
     assert re.search(
         r"memo +\d+ invocations with \d+ evidence in \d domains, 0 quarantined", people
     )
