@@ -19,6 +19,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -186,10 +187,9 @@ class RayShell:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._rooms: dict[str, _Watched] = {}
+        self._supervisors: dict[str, Supervisor] = {}
         # Ray's socket paths leave about 40 characters for this directory.
         self._directory = Path(tempfile.mkdtemp(prefix="hg-", dir="/tmp"))
-        self._supervisor = Supervisor(WORKER, self._start_worker)
         self._gpus = 1 if loader.load(plan.config.profile).runtime.device_class == "cuda" else 0
 
     async def start(self) -> None:
@@ -208,15 +208,16 @@ class RayShell:
                 _temp_dir=str(self._directory),
             )
             for name in ROOMS:
-                if name == WORKER:
-                    self._supervisor.begin()
-                else:
-                    self._rooms[name] = await self._start_room(name)
+                # A room that cannot start ends the start. The worker loads its model meanwhile.
+                first = None if name == WORKER else await self._start_room(name)
+                supervisor = Supervisor(name, partial(self._start_room, name))
+                self._supervisors[name] = supervisor
+                supervisor.begin(first)
         except BaseException:
             await self.stop()
             raise
 
-    async def _start_room(self, name: str) -> _Watched:
+    async def _start_room(self, name: str) -> Running:
         options: dict[str, Any] = {
             "num_cpus": 0,
             "num_gpus": self._gpus if name == WORKER else 0,
@@ -241,15 +242,10 @@ class RayShell:
             raise WorkerFault(f"the {name} room cannot start: {problem}")
         return _Watched(name, handle)
 
-    async def _start_worker(self) -> Running:
-        return await self._start_room(WORKER)
-
     async def stop(self) -> None:
         """Stop taking requests, finish what runs, stop everything that was started."""
-        if "gateway" in self._rooms:
-            await self._rooms.pop("gateway").stop()
-        await self._supervisor.stop()
-        for name in reversed(list(self._rooms)):
-            await self._rooms.pop(name).stop()
+        for name in ("gateway", WORKER, *reversed(ROOMS)):
+            if (supervisor := self._supervisors.pop(name, None)) is not None:
+                await supervisor.stop()
         await asyncio.to_thread(ray.shutdown)
         shutil.rmtree(self._directory, ignore_errors=True)

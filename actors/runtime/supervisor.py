@@ -1,4 +1,4 @@
-"""Keeping one worker alive: started, watched, replaced.
+"""Keeping one room's process alive: started, watched, replaced.
 
 A worker is a process that may die at any instruction: a failed assertion in the model library
 aborts it. The supervisor starts another at once if the last one lived a while, and waits longer
@@ -42,17 +42,19 @@ class Supervisor:
         self.starts = 0
         self.last_error: str | None = None
 
-    def begin(self) -> None:
-        self._task = asyncio.create_task(self._keep(), name=f"supervise {self._name}")
+    def begin(self, running: Running | None = None) -> None:
+        """Start it, or go on with one that was started already."""
+        self._running = running
+        self._task = asyncio.create_task(self._keep(running), name=f"supervise {self._name}")
 
-    async def _keep(self) -> None:
+    async def _keep(self, first: Running | None) -> None:
         pause = _PAUSE_SECONDS_FIRST
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
             try:
                 self.starts += 1
-                self._running = await self._start()
+                self._running, first = first or await self._start(), None
                 self.last_error = None
                 reason = await self._running.died()
             except HuginnError as error:

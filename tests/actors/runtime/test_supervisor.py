@@ -110,3 +110,25 @@ async def test_no_failure_of_a_start_ends_the_watching() -> None:
     assert supervisor.starts == 3
     await supervisor.stop()
     assert nursery.born[0].stopped
+
+
+async def test_one_that_runs_already_is_watched_and_replaced_when_it_dies() -> None:
+    nursery, first = Nursery(), Mortal()
+    supervisor = Supervisor("w", nursery.start)
+    supervisor.begin(first)
+    await asyncio.sleep(0.05)
+    assert nursery.born == []
+    first.death.set()
+    await nursery.until_born(1)
+    await supervisor.stop()
+    assert nursery.born[0].stopped
+    assert not first.stopped
+
+
+async def test_one_that_runs_already_is_stopped_too() -> None:
+    nursery, first = Nursery(), Mortal()
+    supervisor = Supervisor("w", nursery.start)
+    supervisor.begin(first)
+    await supervisor.stop()
+    assert first.stopped
+    assert nursery.born == []
