@@ -115,6 +115,8 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(service: Service, home: Pat
     service.worker.script = Script(answer="quick \x1b[2J")
     terminal.type("again\n")
     shown = terminal.wait_for("prompt tokens")
+    # An end of file typed while nobody reads is lost when the line editor takes the terminal again.
+    terminal.wait_for("> ")
     assert "quick \ufffd[2J" in shown
     assert len(service.worker.asked[-1].segments) == 1
     terminal.type("\x04")
