@@ -47,8 +47,8 @@ class Held:
     def __init__(self, writer: CommitWriter) -> None:
         self.go = threading.Event()
         began = threading.Event()
-        self.future = writer.submit(lambda _: (began.set(), self.go.wait(10)))
-        assert began.wait(10)
+        self.future = writer.submit(lambda _: (began.set(), self.go.wait(60)))
+        assert began.wait(60)
 
 
 def test_a_future_resolves_after_its_commit(writer: CommitWriter, path: Path) -> None:

@@ -126,7 +126,7 @@ def test_of_many_who_make_a_key_all_get_the_same(tmp_path: Path) -> None:
 
     def make(_: int) -> bytes:
         keys = KeyStore(tmp_path / "keys", entropy=drawn)
-        together.wait(10)
+        together.wait(60)
         return bytes(keys.ed25519("worker"))
 
     with ThreadPoolExecutor(8) as pool:

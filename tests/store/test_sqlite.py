@@ -211,10 +211,10 @@ def test_a_reader_that_still_waits_is_told_that_the_store_closed(database: Datab
     began, go = threading.Event(), threading.Event()
     with ThreadPoolExecutor(READERS_MAX + 1) as pool:
         busy = [
-            pool.submit(database.read, lambda _: (began.set(), go.wait(10)))
+            pool.submit(database.read, lambda _: (began.set(), go.wait(60)))
             for _ in range(READERS_MAX)
         ]
-        assert began.wait(10)
+        assert began.wait(60)
         closing = threading.Thread(target=database.close)
         closing.start()
         go.set()

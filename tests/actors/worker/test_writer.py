@@ -30,7 +30,7 @@ class SlowDisk(MemoryPageTier):
         self.let = threading.Event()
 
     def put_many(self, pages: Iterable[tuple[Page, PageRows]]) -> int:
-        assert self.let.wait(10)
+        assert self.let.wait(60)
         return super().put_many(pages)
 
 

@@ -53,7 +53,7 @@ async def test_the_status_shows_the_memo_or_why_it_cannot(
     async with http.post("/v1/chat/completions", json=chat) as response:
         said = await response.json()
         assert response.status == 200
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         memo = {"domains": []}
         while not memo["domains"]:
             await asyncio.sleep(0.02)
