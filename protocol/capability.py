@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
 from protocol import cbor
-from protocol.caveats import Caveat, DomainCaveat, ProfileCaveat, Scope
+from protocol.caveats import Caveat, DomainCaveat, ProfileCaveat, Scope, TelemetryCaveat
 from protocol.errors import CapabilityError, EncodingError, RecordError
 from protocol.ids import CapabilityId
 from protocol.limits import (
@@ -212,7 +212,7 @@ def check_attenuation(parent: Capability, child: Capability) -> None:
         )
     if not set(parent.caveats) <= set(child.caveats):
         raise CapabilityError("attenuation.caveats", "a caveat of the parent is missing")
-    for kind in (DomainCaveat, ProfileCaveat):
+    for kind in (DomainCaveat, ProfileCaveat, TelemetryCaveat):
         if parent.res.kind is not ResourceKind.ALL and (
             _has(child.caveats, kind) and not _has(parent.caveats, kind)
         ):
@@ -221,6 +221,14 @@ def check_attenuation(parent: Capability, child: Capability) -> None:
                 f"a {kind.__name__} first appears here, but the parent reaches none: the root "
                 "has to name it",
             )
+    if (
+        _has(child.caveats, TelemetryCaveat)
+        and not _has(parent.caveats, TelemetryCaveat)
+        and _has(parent.caveats, DomainCaveat)
+    ):
+        raise CapabilityError(
+            "attenuation.caveats", "the parent is on one domain: it has telemetry on no other"
+        )
     if child.nbf_ns < parent.nbf_ns or child.exp_ns > parent.exp_ns:
         raise CapabilityError(
             "attenuation.times",

@@ -9,6 +9,9 @@ a handle reaches no profile and no domain that no caveat names. So that naming o
 gain, these two may first appear only at the root or under a parent on `all`, which reaches every
 profile and domain (`check_attenuation`). A computation-sharing domain comes with the principal,
 and a principal who has none cannot choose one (AUT-5).
+
+A third, `telemetry`, names domains beside that one of whose reuse the holder may be told. It may
+first appear at the root, or under a parent on `all` that no domain caveat binds yet.
 """
 
 from __future__ import annotations
@@ -76,6 +79,11 @@ class DomainCaveat(Record, tag_field="type", tag="domain"):
         check_name(self.name)
 
 
+class TelemetryCaveat(_Names, tag_field="type", tag="telemetry"):
+    """The right `telemetry` reaches these computation-sharing domains too, and no others beside
+    the domain that it is on."""
+
+
 class RequestCaveat(Record, tag_field="type", tag="request"):
     """Only the invocation with this 16-byte nonce."""
 
@@ -87,7 +95,13 @@ class RequestCaveat(Record, tag_field="type", tag="request"):
 
 
 Caveat = (
-    ServiceCaveat | OperationCaveat | NamespaceCaveat | ProfileCaveat | DomainCaveat | RequestCaveat
+    ServiceCaveat
+    | OperationCaveat
+    | NamespaceCaveat
+    | ProfileCaveat
+    | DomainCaveat
+    | TelemetryCaveat
+    | RequestCaveat
 )
 
 
@@ -100,6 +114,8 @@ class Scope:
     profiles: frozenset[str] | None = None
     domain: str | None = None
     nonce: bytes | None = None
+    # Domains that telemetry reaches beside `domain`. None: as the handle's resource says.
+    telemetry: frozenset[str] | None = None
     # One set of paths for each namespace caveat; a path must be covered in every set.
     namespaces: tuple[tuple[str, ...], ...] = ()
 
@@ -110,6 +126,7 @@ class Scope:
         services: frozenset[str] | None = None
         operations: frozenset[str] | None = None
         profiles: frozenset[str] | None = None
+        telemetry: frozenset[str] | None = None
         domains: set[str] = set()
         nonces: set[bytes] = set()
         namespaces: list[tuple[str, ...]] = []
@@ -125,6 +142,8 @@ class Scope:
                     namespaces.append(caveat.paths)
                 case DomainCaveat():
                     domains.add(caveat.name)
+                case TelemetryCaveat():
+                    telemetry = _narrowed(telemetry, caveat.names)
                 case RequestCaveat():
                     nonces.add(caveat.nonce)
                 case _ as unknown:
@@ -137,6 +156,7 @@ class Scope:
             profiles=profiles,
             domain=min(domains, default=None),
             nonce=min(nonces, default=None),
+            telemetry=telemetry,
             namespaces=tuple(namespaces),
         )
 

@@ -27,14 +27,22 @@ Value = int | bytes | str | bool | None | list["Value"] | dict[str, "Value"]
 INT_MIN: Final = -(2**63)
 INT_MAX: Final = 2**63 - 1
 
-# Records come with the same keys over and over: their order is looked up. Bounded, and no larger
-# for keys that a stranger chose.
+# Records come with the same keys over and over: their order and their texts are looked up. Bounded,
+# and no larger for keys that a stranger chose.
 _KEYS_TO_ORDER: Final[dict[tuple[str, ...], tuple[str, ...]]] = {}
-_ORDERS_MAX: Final = 4096
+_ENCODED_TO_KEY: Final[dict[bytes, str]] = {}
+_REMEMBERED_MAX: Final = 4096
 _ORDER_KEYS_MAX: Final = 32
 
 _UNSIGNED, _NEGATIVE, _BYTES, _TEXT, _ARRAY, _MAP, _TAG = range(7)
 _SIMPLE: Final[dict[int, Value]] = {0xF4: False, 0xF5: True, 0xF6: None}
+# Initial bytes: the first text, and the first text whose length does not lie in the byte itself.
+_TEXT_FIRST: Final = 0x60
+_TEXT_LONG: Final = 0x78
+_SIMPLE_FIRST: Final = 0xE0
+# What is encoded as it stands.
+_PLAIN: Final = frozenset((str, bytes, bool, type(None)))
+_TEXT_ALONE: Final = frozenset((str,))
 
 
 def encode(value: Value, *, size_max: int = RECORD_BYTES_MAX) -> bytes:
@@ -56,7 +64,7 @@ def encode(value: Value, *, size_max: int = RECORD_BYTES_MAX) -> bytes:
 def _gated(value: object, depth: int) -> object:
     """`value` itself where it is a scalar, else a copy whose maps are in canonical order."""
     kind = type(value)
-    if kind is str or kind is bytes or kind is bool or value is None:
+    if kind in _PLAIN:
         return value
     if kind is int:
         if not INT_MIN <= cast(int, value) <= INT_MAX:
@@ -68,22 +76,30 @@ def _gated(value: object, depth: int) -> object:
         raise EncodingError("type", 0, f"a {kind.__name__} is not a value of the record encoding")
     if depth > DEPTH_MAX:
         raise EncodingError("depth", 0, f"nested deeper than {DEPTH_MAX}")
+    depth += 1
+    # Most items are plain: those are spared the call.
     if kind is dict:
         entries = cast("dict[str, object]", value)
-        for key in entries:
-            if type(key) is not str:
-                raise EncodingError("key", 0, f"a map key is text, not a {type(key).__name__}")
-        return {key: _gated(entries[key], depth + 1) for key in _in_order(tuple(entries))}
-    return [_gated(item, depth + 1) for item in cast("list[object]", value)]
+        return {
+            key: item if type(item := entries[key]) in _PLAIN else _gated(item, depth)
+            for key in _in_order(tuple(entries))
+        }
+    return [
+        item if type(item) in _PLAIN else _gated(item, depth)
+        for item in cast("list[object]", value)
+    ]
 
 
 def _in_order(keys: tuple[str, ...]) -> tuple[str, ...]:
     """The keys as they are written: bytewise by their encoding, which is by length first."""
+    if not _TEXT_ALONE.issuperset(map(type, keys)):
+        other = next(type(key) for key in keys if type(key) is not str)
+        raise EncodingError("key", 0, f"a map key is text, not a {other.__name__}")
     found = _KEYS_TO_ORDER.get(keys)
     if found is None:
         encoded = {key: key.encode("utf-8") for key in keys}
         found = tuple(sorted(keys, key=lambda key: (len(encoded[key]), encoded[key])))
-        if len(_KEYS_TO_ORDER) < _ORDERS_MAX and len(keys) <= _ORDER_KEYS_MAX:
+        if len(_KEYS_TO_ORDER) < _REMEMBERED_MAX and len(keys) <= _ORDER_KEYS_MAX:
             _KEYS_TO_ORDER[keys] = found
     return found
 
@@ -105,14 +121,10 @@ def decode(data: bytes, *, size_max: int = RECORD_BYTES_MAX) -> Value:
     return value
 
 
-def _head(data: bytes, at: int) -> tuple[int, int, int]:
-    """(major type, argument, offset after the head) of the head at `at`."""
-    if at >= len(data):
-        raise EncodingError("truncated", at, "the value ends here, more was announced")
-    initial = data[at]
-    major, info = initial >> 5, initial & 31
-    if info < 24:
-        return major, info, at + 1
+def _long_head(data: bytes, at: int) -> tuple[int, int]:
+    """(argument, offset after the head) of the head at `at`, whose argument lies behind its first
+    byte."""
+    info = data[at] & 31
     if info == 31:
         raise EncodingError("indefinite", at, "indefinite lengths and breaks are not allowed")
     if info > 27:
@@ -125,14 +137,38 @@ def _head(data: bytes, at: int) -> tuple[int, int, int]:
     # The next shorter head holds 24 values (none in the byte itself), or 2^8, 2^16, 2^32.
     if argument < (24 if width == 1 else 1 << (4 * width)):
         raise EncodingError("shortest", at, f"{argument} has a shorter head")
-    return major, argument, end
+    return argument, end
+
+
+def _truncated(at: int) -> EncodingError:
+    return EncodingError("truncated", at, "the value ends here, more was announced")
+
+
+def _overlong(data: bytes, at: int, argument: int, end: int) -> EncodingError:
+    return EncodingError("length", at, f"{argument} announced, {len(data) - end} bytes left")
 
 
 def _item(data: bytes, at: int, depth: int) -> tuple[Value, int]:
-    """(value, offset after it) of the item at `at`, itself at nesting `depth`."""
-    if at < len(data) and data[at] >= 0xE0:
+    """(value, offset after it) of the item at `at`, itself at nesting `depth`.
+
+    All of a message goes through here, a value at a time: what is frequent stands first, and in
+    line.
+    """
+    try:
+        initial = data[at]
+    except IndexError:
+        raise _truncated(at) from None
+    if initial >= _SIMPLE_FIRST:
         return _simple(data, at)
-    major, argument, end = _head(data, at)
+    argument, end = initial & 31, at + 1
+    if argument > 23:
+        argument, end = _long_head(data, at)
+    major = initial >> 5
+    if major in (_TEXT, _BYTES):
+        stop = end + argument
+        if stop > len(data):
+            raise _overlong(data, at, argument, end)
+        return (data[end:stop] if major == _BYTES else _text(data, end, stop)), stop
     if major <= _NEGATIVE:
         if argument > INT_MAX:
             raise EncodingError("range", at, "the integer does not fit in 64 bits, signed")
@@ -141,11 +177,7 @@ def _item(data: bytes, at: int, depth: int) -> tuple[Value, int]:
         raise EncodingError("tag", at, f"tag {argument}: tags are not allowed")
     # Every item takes at least a byte, a map entry two: a hostile length allocates nothing.
     if (argument * 2 if major == _MAP else argument) > len(data) - end:
-        raise EncodingError("length", at, f"{argument} announced, {len(data) - end} bytes left")
-    if major == _TEXT:
-        return _text(data, end, argument), end + argument
-    if major == _BYTES:
-        return data[end : end + argument], end + argument
+        raise _overlong(data, at, argument, end)
     if depth > DEPTH_MAX:
         raise EncodingError("depth", at, f"nested deeper than {DEPTH_MAX}")
     if major == _MAP:
@@ -170,9 +202,9 @@ def _simple(data: bytes, at: int) -> tuple[Value, int]:
     raise EncodingError("simple", at, "only false, true and null are allowed")
 
 
-def _text(data: bytes, at: int, length: int) -> str:
+def _text(data: bytes, at: int, stop: int) -> str:
     try:
-        return data[at : at + length].decode("utf-8")
+        return data[at:stop].decode()
     except UnicodeDecodeError as error:
         raise EncodingError("utf8", at + error.start, "text is not UTF-8") from error
 
@@ -180,19 +212,32 @@ def _text(data: bytes, at: int, length: int) -> str:
 def _map(data: bytes, at: int, count: int, depth: int) -> tuple[Value, int]:
     entries: dict[str, Value] = {}
     previous = b""
+    depth += 1
+    size = len(data)
     for _ in range(count):
-        if at < len(data) and data[at] >> 5 != _TEXT:
-            raise EncodingError("key", at, "a map key is not text")
-        _, length, start = _head(data, at)
+        try:
+            initial = data[at]
+        except IndexError:
+            raise _truncated(at) from None
+        length, start = initial - _TEXT_FIRST, at + 1
+        if not _TEXT_FIRST <= initial < _TEXT_LONG:
+            if initial >> 5 != _TEXT:
+                raise EncodingError("key", at, "a map key is not text")
+            length, start = _long_head(data, at)
         end = start + length
-        if end > len(data):
-            raise EncodingError("length", at, f"{length} announced, {len(data) - start} bytes left")
+        if end > size:
+            raise _overlong(data, at, length, start)
         encoded = data[at:end]
         if encoded <= previous:
             if encoded == previous:
                 raise EncodingError("duplicate", at, "a map key stands twice")
             raise EncodingError("order", at, "map keys are not in bytewise order")
         previous = encoded
-        key = _text(data, start, length)
-        entries[key], at = _item(data, end, depth + 1)
+        key = _ENCODED_TO_KEY.get(encoded)
+        if key is None:
+            key = _text(data, start, end)
+            # A key with a long head is rare, and not worth remembering.
+            if initial < _TEXT_LONG and len(_ENCODED_TO_KEY) < _REMEMBERED_MAX:
+                _ENCODED_TO_KEY[encoded] = key
+        entries[key], at = _item(data, end, depth)
     return entries, at

@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-import msgspec
-
 from protocol import cbor
 from protocol.capability import decode_link
 from protocol.errors import HuginnError, RecordError, from_map
@@ -67,17 +65,36 @@ class Envelope(Record):
 
     def arguments(self) -> bytes:
         """What the invocation signs: every field but `chain` and `invocation`."""
-        # The body by its digest: it may be large, and is hashed once instead of copied.
-        return cbor.encode(
-            {
-                "room": self.room,
-                "op": self.op,
-                "request_id": self.request_id,
-                "body": ArgumentsId.of(self.body).digest,
-                "delegations": {k: list(chain) for k, chain in (self.delegations or {}).items()},
-                "order": None if self.order is None else to_value(self.order),
-            }
+        return _arguments(
+            room=self.room,
+            op=self.op,
+            request_id=self.request_id,
+            body=self.body,
+            delegations=self.delegations,
+            order=self.order,
         )
+
+
+def _arguments(
+    *,
+    room: str,
+    op: str,
+    request_id: str,
+    body: bytes,
+    delegations: Mapping[str, Sequence[bytes]] | None,
+    order: Order | None,
+) -> bytes:
+    # The body by its digest: it may be large, and is hashed once instead of copied.
+    return cbor.encode(
+        {
+            "room": room,
+            "op": op,
+            "request_id": request_id,
+            "body": ArgumentsId.of(body).digest,
+            "delegations": {k: list(chain) for k, chain in (delegations or {}).items()},
+            "order": None if order is None else to_value(order),
+        }
+    )
 
 
 class ErrorBody(Record):
@@ -131,27 +148,34 @@ def seal(
     `nonce`: 16 fresh random bytes. Raises CapabilityError with step `decode` for a chain whose
     leaf cannot be read; whether the chain allows it is for the room to say.
     """
+    invocation = invoke(
+        signer,
+        cap=decode_link(chain[-1]).id,
+        service=room,
+        op=op,
+        args=_arguments(
+            room=room,
+            op=op,
+            request_id=request_id,
+            body=body,
+            delegations=delegations,
+            order=order,
+        ),
+        ts_ns=ts_ns,
+        nonce=nonce,
+    )
     envelope = Envelope(
         v=1,
         room=room,
         op=op,
         request_id=request_id,
         chain=tuple(chain),
-        invocation=b"",
+        invocation=invocation,
         body=body,
         delegations={k: tuple(links) for k, links in (delegations or {}).items()} or None,
         order=order,
     )
-    invocation = invoke(
-        signer,
-        cap=decode_link(chain[-1]).id,
-        service=room,
-        op=op,
-        args=envelope.arguments(),
-        ts_ns=ts_ns,
-        nonce=nonce,
-    )
-    return encode_envelope(msgspec.structs.replace(envelope, invocation=invocation))
+    return encode_envelope(envelope)
 
 
 def seal_reply(body: bytes) -> bytes:

@@ -21,6 +21,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, cast
 
+from msgspec import structs
+
 from protocol.assembly import ContextAssembly, Transform
 from protocol.derivation import (
     REMEMBERED,
@@ -240,6 +242,25 @@ def advanced(
     """That such an advance led to `chain`, and wrote `pages`, in order of their positions."""
     outputs = (Output("chain", str(chain)), *(Output("page", str(page)) for page in pages))
     return Derivation(advancing(profile, previous, tokens), outputs)
+
+
+def generating(
+    profile: ProfileId, state: ChainId, parameters: Parameters, seed: int
+) -> DerivationInvocation:
+    """The invocation that decodes from `state` under `profile`, as `parameters`
+    (`protocol.generation`) and `seed` say."""
+    transform = cast("TransformId", object_id(GENERATE))
+    pure = _pure(GENERATE_FAMILY, transform, [("state", state)], profile)
+    named = cast("ParametersId", object_id(parameters))
+    return structs.replace(pure, parameters=named, seed=seed)
+
+
+def generated(
+    profile: ProfileId, state: ChainId, parameters: Parameters, seed: int, answer: TokensId
+) -> Derivation:
+    """That such a generation gave the ids with digest `answer`."""
+    outputs = (Output("answer", str(answer)),)
+    return Derivation(generating(profile, state, parameters, seed), outputs)
 
 
 def unremembered(

@@ -50,6 +50,14 @@ class Handle:
             self.resource.kind is ResourceKind.NAMESPACE and self.scope.names(resource)
         )
 
+    def sees(self, domain: str) -> bool:
+        """Whether the holder may be told what was reused in `domain`: whether it has `telemetry`
+        there, by a caveat that names it or, where none names any, as `permits` says."""
+        named = self.scope.telemetry
+        if named is not None and domain != self.scope.domain:
+            return Right.TELEMETRY in self.rights and domain in named
+        return self.permits(Right.TELEMETRY, Resource(kind=ResourceKind.DOMAIN, name=domain))
+
     def require(self, right: Right, resource: Resource) -> None:
         """Raises CapabilityError with step `scope` unless the handle permits it.
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from functools import total_ordering
+from functools import cache, total_ordering
 from typing import ClassVar, Final, Self
 
 from protocol.errors import ContentError, CorruptObject
@@ -26,12 +26,15 @@ _TEXT_CHARS: Final = 52
 
 def framed_digest(tag: str, body: bytes) -> bytes:
     """The 32-byte digest of `body` under `tag` (ASCII, 1 to 255 bytes)."""
-    name = tag.encode("ascii")
-    digest = hashlib.sha256(bytes((len(name),)))
-    digest.update(name)
-    digest.update(len(body).to_bytes(8, "big"))
+    digest = hashlib.sha256(_frame(tag) + len(body).to_bytes(8, "big"))
     digest.update(body)
     return digest.digest()
+
+
+@cache
+def _frame(tag: str) -> bytes:
+    name = tag.encode("ascii")
+    return bytes((len(name),)) + name
 
 
 @total_ordering
@@ -224,6 +227,18 @@ class EvidenceId(ObjectId):
     """One execution of an invocation, as the room that ran it testifies to it."""
 
     TAG, PREFIX = "huginn.evidence/1", "evidence"
+
+
+class SourceId(ObjectId):
+    """A source of events: its public key. Its name is a label, and never identity."""
+
+    TAG, PREFIX = "huginn.source/1", "source"
+
+
+class EventId(ObjectId):
+    """One entry of a source's log, which names the one before it: the whole log up to there."""
+
+    TAG, PREFIX = "huginn.event/1", "event"
 
 
 PREFIX_TO_KIND: Final[dict[str, type[ObjectId]]] = {

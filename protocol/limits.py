@@ -28,3 +28,21 @@ INVOCATION_SKEW_NS_MAX = 30 * 10**9
 INVOCATION_BYTES_MAX = 1024
 # Nonces that one room remembers: 4,000 invocations per second for the minute they are kept.
 NONCES_MAX = 2**18
+
+# One event, encoded, in bytes: a text of 1 MiB and the fields around it.
+EVENT_BYTES_MAX = 2 * 1024 * 1024
+# One entry of a log as it was signed: an event, its signature and 24 bytes of framing.
+ENTRY_BYTES_MAX = EVENT_BYTES_MAX + 256
+# What an event is about, and the stages of a transition: names, in one line of a reminder.
+SUBJECT_CHARS_MAX = 1024
+STAGE_CHARS_MAX = 255
+# Entries of one source that wait for the ones before them, and their bytes.
+PARKED_MAX = 1024
+PARKED_BYTES_MAX = 32 * 1024 * 1024
+# Entries of one source that are kept as evidence of equivocation: one would do to convict.
+EQUIVOCATIONS_MAX = 64
+
+# The budget of one reminder, in tokens. Below, not even its fence and a count would fit; above, it
+# would be most of a context.
+RENDER_TOKENS_MIN = 64
+RENDER_TOKENS_MAX = 100_000

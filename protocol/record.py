@@ -8,6 +8,7 @@ is None (a test walks every record): any other would be a second encoding of the
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, ClassVar, Final, TypeVar, cast, dataclass_transform
 
 import msgspec
@@ -93,11 +94,17 @@ def object_id(record: Identified) -> ObjectId:
 
 
 def _has_null(value: object) -> bool:
+    """Whether a null stands in `value`, itself or anywhere inside."""
     if type(value) is dict:
-        return any(map(_has_null, value.values()))
-    if type(value) is list:
-        return any(map(_has_null, value))
-    return value is None
+        items: Collection[object] = value.values()
+    elif type(value) is list:
+        items = value
+    else:
+        return value is None
+    # Most items are scalars: those are looked through without a call for each.
+    if None in items:
+        return True
+    return any(_has_null(item) for item in items if type(item) is dict or type(item) is list)
 
 
 def _id_to_bytes(value: object) -> bytes:

@@ -37,22 +37,25 @@ from protocol.derivation import (
     numbered,
 )
 from protocol.errors import RequestError
+from protocol.events import KINDS, Event, SourceKey
 from protocol.ids import (
     DIGEST_BYTES,
     PREFIX_TO_KIND,
     CapabilityId,
     ContractId,
+    EventId,
     EvidenceId,
     InvocationId,
     ObjectId,
     ParametersId,
     ProfileId,
+    SourceId,
     TransformId,
 )
 from protocol.limits import CAPABILITY_LIFETIME_NS_MAX, CHAIN_LINKS_MAX
 from protocol.record import Identified, Record, encode_record
 from protocol.resource import Resource, Right
-from protocol.signing import PUBLIC_BYTES
+from protocol.signing import PUBLIC_BYTES, SEED_BYTES, Signer
 
 R = TypeVar("R", bound=Record)
 
@@ -301,11 +304,35 @@ def _evidence(sampler: Sampler) -> DerivationEvidence:
     )
 
 
+def _source_key(sampler: Sampler) -> SourceKey:
+    return SourceKey(v=1, public_key=Signer(sampler.random.randbytes(SEED_BYTES)).public)
+
+
+def _event(sampler: Sampler) -> Event:
+    random = sampler.random
+    staged = random.random() < sampler.present
+    seq = sampler.integer(2) if random.random() < sampler.present else 1
+    return Event(
+        v=1,
+        source=SourceId(random.randbytes(DIGEST_BYTES)),
+        seq=seq,
+        hlc=sampler.integer(1),
+        kind=random.choice((*KINDS, "team/a.Deployed", "x.Y2")),
+        subject=sampler.text(),
+        body={sampler.text(): sampler.value(1) for _ in range(random.choice((0, 1, 2)))},
+        prev=EventId(random.randbytes(DIGEST_BYTES)) if seq > 1 else None,
+        before=sampler.text(1) if staged else None,
+        after=sampler.text(1) if staged else None,
+    )
+
+
 # By record: how to make one, for those that `Sampler` cannot meet by chance.
 MAKERS: Final[dict[type[Record], Callable[[Sampler], Record]]] = {
     Capability: _capability,
     DerivationInvocation: _invocation,
     DerivationEvidence: _evidence,
+    SourceKey: _source_key,
+    Event: _event,
 }
 
 

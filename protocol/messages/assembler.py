@@ -43,7 +43,9 @@ class Segment(Record):
 class Assembled(Record):
     """A context and its token stream by block. `opener` is not part of the context: it is what a
     prompt adds so that the model answers. `dropped` holds the indices of blocks that the budget
-    policy left out. `stop_texts` and `stop_ids` are the grammar's ends of an answer."""
+    policy left out. `stop_texts` and `stop_ids` are the grammar's ends of an answer. `public`: the
+    assembler's statement of how many of the first segments are public blocks (see
+    protocol.publication), absent for none."""
 
     context: ContextId
     sequence: SequenceId
@@ -53,6 +55,7 @@ class Assembled(Record):
     dropped: list[int]
     stop_ids: list[int]
     stop_texts: list[str]
+    public: bytes | None = None
 
 
 class Show(Record):

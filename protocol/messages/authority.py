@@ -14,7 +14,9 @@ class Enroll(Record):
     `namespace` is the path that it may use; `domain` its computation-sharing domain; `rights` the
     rights on that path; `profiles` the runtime profiles that it may compute with. `administers`
     adds a second handle, on everything, with the rights to grant, revoke and operate but none to
-    read. Conflict if the name is taken by another key.
+    read. `telemetry` names domains beside its own of whose reuse the principal may be told.
+    Conflict if the name is taken by another key; ContentError for the namespace or the domain
+    `public`, which nobody has.
     """
 
     name: str
@@ -25,6 +27,7 @@ class Enroll(Record):
     profiles: list[str]
     administers: bool
     lifetime_ns: int
+    telemetry: list[str] | None = None
 
 
 class Enrolled(Record):

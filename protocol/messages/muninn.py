@@ -2,16 +2,17 @@
 
 Everything here is ids, integers and labels: the room never sees what a prompt says or a model
 computed. An execution is stated by the room that ran it, under its own service handle, in batches
-and off the caller's path. A look is made by such a room under the handle of the caller whose turn
-it is, so the caller's domain decides what is seen.
+and off the caller's path. A look is made under the handle of a caller with `telemetry`, whose
+domain decides what is seen: that something is known tells that it was computed. Spot checks are
+drawn and handed in by the operator, signed with the installation's key for verifying.
 """
 
 from __future__ import annotations
 
 from typing import Final, Literal
 
-from protocol.derivation import DerivationInvocation, Output
-from protocol.ids import EvidenceId, InvocationId
+from protocol.derivation import DerivationInvocation, Output, Parameters
+from protocol.ids import ContextId, EvidenceId, InvocationId
 from protocol.messages import Empty, Operation
 from protocol.record import Record
 
@@ -26,6 +27,15 @@ class Body(Record):
     body: bytes
 
 
+class Origin(Record):
+    """Where an execution's inputs can be had again: the context that it was part of, and the
+    parameters that its invocation names. No evidence: what is found there has to give the inputs'
+    ids."""
+
+    context: ContextId | None = None
+    parameters: Parameters | None = None
+
+
 class Execution(Record):
     """One execution. `evidence` is signed (`protocol.derivation.attest`), and there only where
     the outcome is `complete`."""
@@ -34,6 +44,7 @@ class Execution(Record):
     invocation: DerivationInvocation
     evidence: bytes | None = None
     bodies: list[Body] | None = None
+    origin: Origin | None = None
 
 
 class Report(Record):
@@ -73,23 +84,35 @@ class Results(Record):
 
 
 class Look(Record):
-    """What is known of these, in the caller's domain?"""
+    """What is known of these, in the caller's domain? The message brings delegations for the rooms
+    that hold outputs: one that cannot be asked holds none."""
 
-    invocations: list[DerivationInvocation]
+    invocations: list[InvocationId]
 
 
 class Answer(Record):
-    """`outputs` and their `evidence` where the state is `known`. `unknown` says nothing of why."""
+    """Where the state is `known`: the invocation, its `outputs` and the newest `evidence` of them;
+    who said so first (`executor`, with `engine_build`) and when that was heard (`first_ns`, wall
+    nanoseconds, absent if nobody wrote it down); how many testimonies there are (32 are told apart)
+    and how many of these are spot checks. `unknown` says nothing of why."""
 
     state: Literal["known", "unknown"]
+    invocation: DerivationInvocation | None = None
     outputs: list[Output] | None = None
     evidence: EvidenceId | None = None
+    executor: bytes | None = None
+    engine_build: str | None = None
+    first_ns: int | None = None
+    testimonies: int | None = None
+    checks: int | None = None
 
 
 class Looked(Record):
-    """In the order of what was asked."""
+    """In the order of what was asked. `charged`: derivations on the caller's account for this,
+    whatever was known."""
 
     answers: list[Answer]
+    charged: int
 
 
 class DrawSample(Record):
@@ -108,19 +131,24 @@ class Sampled(Record):
     domain: str
     invocation: DerivationInvocation
     evidence: EvidenceId
+    origin: Origin | None = None
 
 
 class Samples(Record):
+    """`epoch` is the authority's, which new evidence states."""
+
     entries: list[Sampled]
+    epoch: int
 
 
 class Check(Record):
     """One spot check: signed evidence of the execution that was made for it, its verifier the
-    evidence that was sampled. Without: the inputs are gone."""
+    evidence that was sampled. Without: the inputs are gone. `origin` as it was sampled."""
 
     domain: str
     invocation: DerivationInvocation
     evidence: bytes | None = None
+    origin: Origin | None = None
 
 
 class Verified(Record):
@@ -156,6 +184,13 @@ class Quarantined(Record):
     testimonies: list[Testimony]
 
 
+class Account(Record):
+    """How many derivations the principal with this key has asked for, known or not."""
+
+    principal: bytes
+    derivations: int
+
+
 class MemoStatus(Record):
     """For the operator. `counters` since the room began, by name; at most `QUARANTINED_MAX` of the
     quarantined are listed, the oldest of each domain first."""
@@ -164,6 +199,7 @@ class MemoStatus(Record):
     domains: list[DomainMemo]
     quarantined: list[Quarantined]
     counters: dict[str, int]
+    accounts: list[Account]
 
 
 class Rebuild(Record):
@@ -186,7 +222,7 @@ QUARANTINED_MAX: Final = 100
 
 OPERATIONS: Final[dict[str, Operation]] = {
     "report": Operation(Report, Results, "operate"),
-    "look": Operation(Look, Looked, "read"),
+    "look": Operation(Look, Looked, "telemetry"),
     "verified": Operation(Verified, Results, "operate"),
     "sample": Operation(DrawSample, Samples, "operate"),
     "status": Operation(Empty, MemoStatus, "operate"),

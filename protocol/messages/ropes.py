@@ -10,7 +10,7 @@ from typing import Final
 from protocol.assembly import ContextAssembly
 from protocol.blocks import ContextBlock
 from protocol.ids import BlockId, ContextId, ContractId, NodeId, SequenceId, TransformId
-from protocol.messages import Operation
+from protocol.messages import Empty, Operation
 from protocol.record import Record
 
 
@@ -91,13 +91,15 @@ class Commit(Record):
 
 
 class Committed(Record):
-    """`amplification_nodes`: how many rope nodes the edit wrote."""
+    """`amplification_nodes`: how many rope nodes the edit wrote. `public`: how many of the
+    sequence's first blocks are published, absent for none."""
 
     root: NodeId
     sequence: SequenceId
     blocks: int
     amplification_nodes: int
     context: ContextId | None = None
+    public: int | None = None
 
 
 class ReadSequence(Record):
@@ -139,9 +141,42 @@ class Tree(Record):
     nodes: list[TreeNode]
 
 
+class Publish(Record):
+    """Make a block public: whoever's sequence begins with public blocks shares their states."""
+
+    block: ContextBlock
+    content: bytes
+
+
+class Withdraw(Record):
+    """Make a block private again. It is answered when the states that it was part of are gone from
+    the public domain; NotVisible for a block that is not public (any more)."""
+
+    block: BlockId
+
+
+class Publication(Record):
+    """A block that is public: what it is, and its content's length in bytes."""
+
+    block: BlockId
+    role: str
+    type: str
+    content_bytes: int
+    name: str | None = None
+
+
+class Publications(Record):
+    """Every block that is public, in the order of their ids."""
+
+    blocks: list[Publication]
+
+
 OPERATIONS: Final[dict[str, Operation]] = {
     "get": Operation(GetObjects, Objects, "read"),
     "commit": Operation(Commit, Committed, "write"),
     "read": Operation(ReadSequence, SequenceBlocks, "read"),
     "tree": Operation(ReadTree, Tree, "read"),
+    "publish": Operation(Publish, Publication, "operate"),
+    "withdraw": Operation(Withdraw, Publication, "operate"),
+    "publications": Operation(Empty, Publications, "operate"),
 }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from protocol.ids import BlockId, ContextId, ProfileId, StateId
+from protocol.ids import BlockId, ChainId, ContextId, PageId, ProfileId, StateId
 from protocol.messages import Empty, Operation
 from protocol.messages.assembler import Segment
 from protocol.record import Record
@@ -47,7 +47,8 @@ class Generate(Record):
     `tokens_max` bounds the answer (≥ 1), `time_ns_max` the whole job. An answer ends at an id in
     `stop_ids`, at a text in `stop_texts` (the grammar's) or `stops` (the caller's): none is
     delivered. `deliver_trim` trims the answer as the grammar's `deliver` does. `logprobs_top`:
-    None for no logprobs, else how many alternatives each token lists (0 … 20).
+    None for no logprobs, else how many alternatives each token lists (0 … 20). `public`: what the
+    assembler states of the first segments, as it came in `Assembled`.
     """
 
     response: str
@@ -62,6 +63,7 @@ class Generate(Record):
     deliver_trim: bool
     context: ContextId | None = None
     logprobs_top: int | None = None
+    public: bytes | None = None
 
 
 class TopLogprob(Record):
@@ -92,8 +94,11 @@ class Receipt(Record):
 
     `reused_tokens` + `prefilled_tokens` = `prompt_tokens`. `tiers` says where reused tokens lay,
     `pages_verified` how many pages were read and checked for that; `pages_refused` has a reason for
-    each that was not as it was written, and so recomputed.
+    each that was not as it was written, and so recomputed. `public_tokens`: how many of the
+    prompt's first tokens belong to the public domain, absent for none.
     `state_digest` is absent until it is computed, off the critical path.
+    `withheld` is true in what a reader gets who may not know what was reused in every domain that
+    the prompt touched: it says nothing of reuse, tiers, times and state.
     """
 
     response: str
@@ -115,6 +120,8 @@ class Receipt(Record):
     reproducible: bool
     context: ContextId | None = None
     state_digest: StateId | None = None
+    public_tokens: int | None = None
+    withheld: bool | None = None
 
 
 class Item(Record):
@@ -138,11 +145,14 @@ class Item(Record):
 class Settle(Record):
     """Advance these segments by the schedule, without an answer, when nothing else is waiting.
 
-    `response` is the turn whose receipt gets its state digest once its prompt is exported.
+    `response` is the turn whose receipt gets its state digest once its prompt is exported; `public`
+    as in `Generate`; `context` the one that the segments are.
     """
 
     response: str
     segments: list[Segment]
+    public: bytes | None = None
+    context: ContextId | None = None
 
 
 class Cancel(Record):
@@ -153,6 +163,19 @@ class Cancel(Record):
 
 class AskReceipt(Record):
     response: str
+
+
+class AskPages(Record):
+    """Whether these pages of the state `chain` are held for the caller's domain."""
+
+    chain: ChainId
+    pages: list[PageId]
+
+
+class HeldPages(Record):
+    """`held`: all of them, and their bytes were read and hash to these ids."""
+
+    held: bool
 
 
 class Stats(Record):
@@ -189,6 +212,9 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "settle": Operation(Settle, Empty, "advance"),
     "cancel": Operation(Cancel, Empty, "generate"),
     "receipt": Operation(AskReceipt, Receipt, "telemetry"),
+    "pages": Operation(AskPages, HeldPages, "telemetry"),
     "stats": Operation(Empty, Stats, "operate"),
     "info": Operation(Empty, ModelInfo, "generate"),
+    # From the ropes room: what is public has changed, ask it.
+    "publications": Operation(Empty, Empty, "operate"),
 }

@@ -17,8 +17,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from protocol import cbor, errors, ids, tokens
+from protocol.event_log import START, SourceLog, Verdict
+from protocol.events import EVENT_CONTEXT, event_id, open_entry, read_entry, sign_event
 from protocol.record import Record, decode_record, encode_record
+from protocol.signing import pack_signed
 from tests.cbor_vectors import REFUSED, REPORTS, Refused
+from tests.event_logs import SIGNER, entry_after
 from tests.records import RECORDS, Sampler
 
 # A plain loop is a hundred times faster than Hypothesis: more draws, for as long a run.
@@ -124,6 +128,50 @@ def test_bytes_as_every_record(kind: type[Record], seed: int) -> None:
             assert type(record) is kind
             assert encode_record(record) == wounded
     assert accepted >= RECORDS_OF_A_KIND
+
+
+def check_entry(data: bytes) -> str:
+    """What the entry decoder makes of `data`; asserts that what it takes has no second form."""
+    # The log's verdict on the same bytes is never an exception.
+    (outcome,) = SourceLog(SIGNER.public, id_at=lambda seq: None).offer(data)
+    try:
+        id, event = open_entry(data, SIGNER.public)
+    except errors.AuthorityError as error:
+        assert outcome.verdict in (Verdict.FOREIGN, Verdict.UNSIGNED)
+        return error.step
+    except (errors.EncodingError, errors.RecordError) as error:
+        assert outcome.verdict is Verdict.MALFORMED
+        return error.code
+    assert sign_event(event, SIGNER) == data
+    assert read_entry(data) == (id, event)
+    assert id == event_id(event)
+    assert outcome.entry is not None
+    assert outcome.entry[:2] == (id, event)
+    return "event"
+
+
+@pytest.mark.req("EVT-2")
+@with_seed
+def test_mutated_entries(seed: int) -> None:
+    random = Random(seed)
+    entries = [
+        entry_after(START, subject, body={"deep": [None, {"é": b"\0"}], "n": -1}, after=after)
+        for subject in ("", "1122", "🐦" * 300)
+        for after in (None, "Done")
+    ]
+    outcomes: set[str] = set()
+    for _ in range(MUTANTS // 20):
+        entry = random.choice(entries)
+        # Bytes that a stranger changed, and ones that the source itself signed.
+        payload = encode_record(entry.event)
+        outcomes.add(check_entry(mutate(random, entry.body)))
+        outcomes.add(check_entry(pack_signed(SIGNER, EVENT_CONTEXT, mutate(random, payload))))
+    assert outcomes == {"event", "encoding", "record", "source", "signature"}
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_as_an_entry(data: bytes) -> None:
+    check_entry(data)
 
 
 @given(st.text() | st.builds("{}:{}".format, PREFIXES, DIGESTS))

@@ -23,6 +23,7 @@ from protocol.caveats import (
     OperationCaveat,
     ProfileCaveat,
     ServiceCaveat,
+    TelemetryCaveat,
 )
 from protocol.errors import CapabilityError, RecordError
 from protocol.ids import CapabilityId
@@ -248,7 +249,14 @@ def test_attenuate_refuses_another_domain() -> None:
 
 
 @pytest.mark.req("AUT-1", "AUT-5")
-@pytest.mark.parametrize("caveat", [DomainCaveat(name="bob"), ProfileCaveat(names=("large",))])
+@pytest.mark.parametrize(
+    "caveat",
+    [
+        DomainCaveat(name="bob"),
+        ProfileCaveat(names=("large",)),
+        TelemetryCaveat(names=("public",)),
+    ],
+)
 def test_a_principal_without_a_domain_or_profile_cannot_name_one(caveat: Any) -> None:
     with pytest.raises(CapabilityError, match="first appears here") as caught:
         attenuate(
@@ -258,6 +266,25 @@ def test_a_principal_without_a_domain_or_profile_cannot_name_one(caveat: Any) ->
             nonce=nonce(2),
             caveats=(caveat,),
         )
+    assert caught.value.step == "attenuation.caveats"
+
+
+@pytest.mark.req("AUT-1", "AUT-7")
+def test_one_who_is_on_a_domain_gives_itself_no_telemetry_on_another() -> None:
+    """Also under a handle on everything, once a caveat has bound it to a domain."""
+    whole = principal_chain(resource=ALL, caveats=(), rights=(Right.TELEMETRY,))
+    public = TelemetryCaveat(names=("public",))
+
+    def child(chain: tuple[bytes, ...], *caveats: Any) -> tuple[bytes, ...]:
+        return attenuate(
+            chain, PRINCIPAL, audience=PRINCIPAL.public, nonce=nonce(2), caveats=caveats
+        )
+
+    both = child(whole, DOMAIN, public)
+    assert leaf(child(both, public)).caveats == leaf(both).caveats
+    child(both, TelemetryCaveat(names=("bob",)))
+    with pytest.raises(CapabilityError, match="telemetry on no other") as caught:
+        child(child(whole, DOMAIN), public)
     assert caught.value.step == "attenuation.caveats"
 
 

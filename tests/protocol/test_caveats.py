@@ -16,6 +16,7 @@ from protocol.caveats import (
     RequestCaveat,
     Scope,
     ServiceCaveat,
+    TelemetryCaveat,
 )
 from protocol.errors import RecordError
 from protocol.record import Record, decode_record, encode_record
@@ -39,6 +40,7 @@ class Holder(Record):
         (ProfileCaveat(names=("a",)), {"type": "profile", "names": ["a"]}),
         (NamespaceCaveat(paths=("a/b",)), {"type": "namespace", "paths": ["a/b"]}),
         (DomainCaveat(name="a"), {"type": "domain", "name": "a"}),
+        (TelemetryCaveat(names=("a",)), {"type": "telemetry", "names": ["a"]}),
         (RequestCaveat(nonce=bytes(16)), {"type": "request", "nonce": bytes(16)}),
     ],
 )
@@ -63,6 +65,7 @@ def test_each_type_has_one_encoding(caveat: Caveat, value: dict[str, cbor.Value]
         {"type": "namespace", "paths": ["a/.."]},
         {"type": "namespace", "names": ["a"]},
         {"type": "domain", "name": ""},
+        {"type": "telemetry", "names": []},
         {"type": "request", "nonce": bytes(15)},
         {},
     ],
@@ -78,6 +81,7 @@ def test_caveats_of_one_type_hold_together(lists: list[tuple[str, ...]]) -> None
     operations = Scope.of(OperationCaveat(names=names) for names in lists)
     profiles = Scope.of(ProfileCaveat(names=names) for names in lists)
     paths = Scope.of(NamespaceCaveat(paths=names) for names in lists)
+    telemetry = Scope.of(TelemetryCaveat(names=names) for names in lists).telemetry
     for name in "abcde":
         expected = all(name in names for names in lists)
         assert services.admits_service(name) == expected
@@ -85,6 +89,8 @@ def test_caveats_of_one_type_hold_together(lists: list[tuple[str, ...]]) -> None
         assert profiles.admits(named(ResourceKind.PROFILE, name)) == expected
         assert profiles.names(named(ResourceKind.PROFILE, name)) == (expected and lists != [])
         assert paths.admits(namespace(f"{name}/below")) == expected
+        assert (telemetry is None) == (lists == [])
+        assert name in (telemetry or ()) or not (expected and lists)
 
 
 def test_namespace_caveats_admit_by_segments() -> None:

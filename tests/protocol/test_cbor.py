@@ -94,6 +94,32 @@ def test_encode_refuses_what_would_not_come_back(value: object, rule: str) -> No
     assert rule in rules(cbor.encode)
 
 
+@pytest.mark.req("ID-1")
+def test_what_is_remembered_of_keys_lets_nothing_else_through() -> None:
+    data = cbor.encode({"x": 1, "yy": 2})
+    assert cbor.decode(data) == {"x": 1, "yy": 2}
+    # Equal to a remembered key, and of another type.
+    with pytest.raises(EncodingError) as caught:
+        cbor.encode({Name("x"): 1, "yy": 2})
+    assert caught.value.rule == "key"
+    for hostile, rule in (("a2617801617802", "duplicate"), ("a262797902617801", "order")):
+        with pytest.raises(EncodingError) as caught:
+            cbor.decode(bytes.fromhex(hostile))
+        assert caught.value.rule == rule
+    # A key that was refused once is refused again.
+    for _ in range(2):
+        with pytest.raises(EncodingError) as caught:
+            cbor.decode(bytes.fromhex("a161ff01"))
+        assert (caught.value.rule, caught.value.offset) == ("utf8", 2)
+
+
+@pytest.mark.req("ID-1")
+def test_more_keys_than_are_remembered_change_nothing() -> None:
+    for number in range(5000):
+        value: cbor.Value = {f"key {number}": number}
+        assert cbor.decode(cbor.encode(value)) == value
+
+
 def nested(depth: int) -> cbor.Value:
     value: cbor.Value = []
     for _ in range(depth - 1):

@@ -27,6 +27,8 @@ from protocol.families import (
     advancing,
     assembled,
     assembling,
+    generated,
+    generating,
     unremembered,
 )
 from protocol.ids import (
@@ -199,3 +201,23 @@ def test_what_no_family_knows_is_not_remembered() -> None:
 
 def test_parameters_that_are_spelled_out_are_others() -> None:
     assert object_id(Parameters(v=1, values={"top_k": 0})) != object_id(NO_PARAMETERS)
+
+
+@pytest.mark.req("DRV-1", "DRV-7")
+def test_generating_names_state_parameters_and_seed() -> None:
+    state, parameters = ChainId.of(b"state"), Parameters(v=1, values={"top_k": 3})
+    answer = TokensId.of(b"answer")
+    derivation = generated(PROFILE, state, parameters, 5, answer)
+    FAMILIES[derivation.invocation.transform_contract].check(derivation)
+    assert derivation.invocation == generating(PROFILE, state, parameters, 5)
+    assert derivation.outputs == (Output("answer", str(answer)),)
+    others = [
+        generating(ProfileId.of(b"other"), state, parameters, 5),
+        generating(PROFILE, ChainId.of(b"other"), parameters, 5),
+        generating(PROFILE, state, NO_PARAMETERS, 5),
+        generating(PROFILE, state, parameters, 6),
+    ]
+    named = {invocation_id(each) for each in (derivation.invocation, *others)}
+    assert len(named) == 5
+    assert unremembered(derivation.invocation, [PROFILE]) is None
+    assert unremembered(derivation.invocation, []) is not None

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from protocol.caveats import Caveat, TelemetryCaveat
 from protocol.chain import verify_chain
 from protocol.errors import CapabilityError
 from protocol.handle import Handle
-from protocol.resource import ALL, ResourceKind, Right
+from protocol.resource import ALL, Resource, ResourceKind, Right
 from tests.chains import (
     ANCHOR,
     ANCHORS,
@@ -99,3 +100,39 @@ def test_a_handle_on_one_profile_is_on_that_profile() -> None:
     )
     assert one.permits(Right.GENERATE, named(ResourceKind.PROFILE, "small"))
     assert not one.permits(Right.GENERATE, named(ResourceKind.PROFILE, "large"))
+
+
+PUBLIC = TelemetryCaveat(names=("public",))
+
+
+@pytest.mark.req("AUT-1", "AUT-7")
+@pytest.mark.parametrize(
+    ("resource", "caveats", "rights", "seen"),
+    [
+        (namespace("team/alice"), (DOMAIN, PROFILES), RIGHTS, {"alice"}),
+        (namespace("team/alice"), (DOMAIN, PUBLIC), RIGHTS, {"alice", "public"}),
+        (namespace("team/alice"), (DOMAIN, PUBLIC), (Right.READ,), set()),
+        (namespace("team/alice"), (PUBLIC,), RIGHTS, {"public"}),
+        (namespace("team/alice"), (), RIGHTS, set()),
+        (ALL, (), RIGHTS, {"alice", "bob", "public"}),
+        (ALL, (PUBLIC,), RIGHTS, {"public"}),
+        (ALL, (DOMAIN,), RIGHTS, {"alice"}),
+        (ALL, (DOMAIN, PUBLIC), RIGHTS, {"alice", "public"}),
+        (named(ResourceKind.DOMAIN, "bob"), (), RIGHTS, {"bob"}),
+        (
+            namespace("team/alice"),
+            (DOMAIN, PUBLIC, TelemetryCaveat(names=("bob",))),
+            RIGHTS,
+            {"alice"},
+        ),
+    ],
+)
+def test_whose_reuse_a_handle_is_told_of(
+    resource: Resource, caveats: tuple[Caveat, ...], rights: tuple[Right, ...], seen: set[str]
+) -> None:
+    holder = handle(principal_chain(resource=resource, caveats=caveats, rights=rights))
+    assert {name for name in ("alice", "bob", "public") if holder.sees(name)} == seen
+    # It is telemetry, and nothing else, that the caveat reaches.
+    for right in RIGHTS:
+        if resource.kind is ResourceKind.NAMESPACE:
+            assert not holder.permits(right, named(ResourceKind.DOMAIN, "public"))
