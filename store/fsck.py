@@ -19,10 +19,11 @@ from typing import Final
 import apsw
 
 from protocol.errors import CorruptObject, HuginnError
-from protocol.ids import PREFIX_TO_KIND, ObjectId
+from protocol.ids import PREFIX_TO_KIND, ObjectId, SourceId
 from store.blobs import BlobFiles
 from store.files import UNFINISHED, sync_directory
 from store.sqlite import Database
+from store.sqlite_events import SqliteEventLogs
 from store.sqlite_objects import SqliteObjectStore, id_of
 from store.sqlite_tables import SqliteTables
 
@@ -51,6 +52,8 @@ class FsckReport:
     files: int = 0
     logs: int = 0
     log_entries: int = 0
+    event_logs: int = 0
+    events: int = 0
     problems: list[Problem] = field(default_factory=list)
 
     @property
@@ -63,8 +66,11 @@ class FsckReport:
         self.problems.append(Problem(kind, str(where), what, action))
 
 
-def check_database(database: Database, report: FsckReport) -> None:
-    """SQLite's own integrity and reference checks, then every log's chain."""
+def check_database(database: Database, report: FsckReport, *, repair: bool = False) -> None:
+    """SQLite's own integrity and reference checks, then every log's and event log's chain.
+
+    `repair` truncates event logs whose newest entries are not whole.
+    """
     tables = SqliteTables(database)
     names: list[str] = []
     with _noting(report, "integrity", database.path):
@@ -75,6 +81,31 @@ def check_database(database: Database, report: FsckReport) -> None:
         report.logs += 1
         with _noting(report, "log", name):
             report.log_entries += tables.log(name).verify().seq
+    events = SqliteEventLogs(database)
+    sources: list[SourceId] = []
+    with _noting(report, "integrity", database.path):
+        sources = events.sources()
+    for source in sources:
+        report.event_logs += 1
+        with _noting(report, "event log", source):
+            _check_events(events, source, report, repair)
+
+
+def _check_events(
+    events: SqliteEventLogs, source: SourceId, report: FsckReport, repair: bool
+) -> None:
+    finding = events.judge(source)
+    report.events += max(0, finding.good - events.range(source).first + 1)
+    if finding.fault is None:
+        return
+    where = f"{source}, entry {finding.good + 1}"
+    if not finding.torn:
+        report.add("event log", where, finding.fault)
+        return
+    if repair:
+        events.cut(source, finding)
+    action = "removed" if repair else "reported"
+    report.add("torn event log", where, f"the newest entry: {finding.fault}", action)
 
 
 def check_objects(store: SqliteObjectStore, report: FsckReport, *, repair: bool = False) -> None:

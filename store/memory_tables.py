@@ -16,6 +16,7 @@ from store.tables import (
     Append,
     Change,
     Delete,
+    Drop,
     LogEntry,
     LogHead,
     Put,
@@ -99,6 +100,8 @@ class MemoryTables:
                 seq = len(entries) + 1
                 entries.append(LogEntry(seq, previous, entry_digest(seq, previous, body), body))
                 return seq
+            case Drop(log):
+                return len(self._entries.pop(log, []))
 
 
 class MemoryKeyedTable:

@@ -61,4 +61,39 @@ CREATE TABLE logs (
 ) STRICT;
 """
 
-MIGRATIONS: Final[tuple[str, ...]] = (_FIRST,)
+_EVENT_LOGS: Final = """
+-- What is kept of a source: numbers `first` … `head`. `id` is that of the entry at the head,
+-- `before` that of the entry before the first kept one: NULL where there never was such an entry.
+CREATE TABLE event_sources (
+  number INTEGER PRIMARY KEY,
+  source BLOB NOT NULL UNIQUE CHECK (length(source) = 32),
+  first INTEGER NOT NULL CHECK (first >= 1),
+  head INTEGER NOT NULL CHECK (head >= first - 1),
+  before BLOB CHECK (length(before) = 32),
+  id BLOB CHECK (length(id) = 32)
+) STRICT;
+-- `crc` is the CRC-32 of `body`: an id does not cover the signature.
+CREATE TABLE events (
+  source INTEGER NOT NULL REFERENCES event_sources,
+  seq INTEGER NOT NULL CHECK (seq >= 1),
+  id BLOB NOT NULL CHECK (length(id) = 32),
+  hlc INTEGER NOT NULL,
+  kind TEXT NOT NULL,
+  body BLOB NOT NULL,
+  crc INTEGER NOT NULL,
+  UNIQUE (source, seq)
+) STRICT;
+-- Entries beside the log: a source that signed them is not honest.
+CREATE TABLE event_evidence (
+  source BLOB NOT NULL CHECK (length(source) = 32),
+  seq INTEGER NOT NULL CHECK (seq >= 1),
+  id BLOB NOT NULL CHECK (length(id) = 32),
+  hlc INTEGER NOT NULL,
+  kind TEXT NOT NULL,
+  body BLOB NOT NULL,
+  crc INTEGER NOT NULL,
+  UNIQUE (source, seq, id)
+) STRICT;
+"""
+
+MIGRATIONS: Final[tuple[str, ...]] = (_FIRST, _EVENT_LOGS)

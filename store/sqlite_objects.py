@@ -132,6 +132,8 @@ class SqliteObjectStore:
     def get_many(self, view: View, ids: Sequence[ObjectId]) -> list[bytes]:
         names = json.dumps(sorted(check_view(view)))
         check_ids(ids)
+        if not ids:
+            return []
 
         def get(connection: apsw.Connection) -> list[tuple[bytes | None, int]]:
             found: list[tuple[bytes | None, int]] = []
@@ -162,6 +164,8 @@ class SqliteObjectStore:
     def has_many(self, view: View, ids: Sequence[ObjectId]) -> list[bool]:
         names = json.dumps(sorted(check_view(view)))
         check_ids(ids)
+        if not ids:
+            return []
         wanted = json.dumps([(id.PREFIX, id.digest.hex()) for id in ids])
         found = self.database.read(
             lambda connection: {row[0] for row in connection.execute(_HAS, (wanted, names))}

@@ -16,6 +16,7 @@ from store.tables import (
     Append,
     Change,
     Delete,
+    Drop,
     LogEntry,
     LogHead,
     Put,
@@ -72,6 +73,8 @@ def make_change(connection: apsw.Connection, change: Change) -> int:
             row = (log, seq, head.digest, entry_digest(seq, head.digest, body), body)
             connection.execute(_APPEND, row)
             return seq
+        case Drop(log):
+            connection.execute("DELETE FROM logs WHERE name = ?", (log,))
     return connection.changes()
 
 

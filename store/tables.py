@@ -1,8 +1,8 @@
 """Tables and logs: what a room keeps that is not an object.
 
-A keyed table maps bytes to bytes and remembers the order of first insertion. A log is append-only
-and hash-chained: entry n carries the digest of entry n-1, so a changed, removed or inserted entry
-shows, and a remembered head shows a cut tail.
+A keyed table maps bytes to bytes and remembers the order of first insertion. A log is append-only,
+or dropped whole, and hash-chained: entry n carries the digest of entry n-1, so a changed, removed
+or inserted entry shows, and a remembered head shows a cut tail.
 
     digest(n) = SHA-256 framed with "huginn.log/1" over u64be(n) ‖ digest(n-1) ‖ body
     digest(0) = SHA-256 framed with "huginn.log-start/1" over the log's name
@@ -63,7 +63,14 @@ class Append:
     body: bytes
 
 
-Change = Put | Delete | Trim | Append
+@dataclass(frozen=True)
+class Drop:
+    """Removes the log `log` with all its entries: the next one appended is its first."""
+
+    log: str
+
+
+Change = Put | Delete | Trim | Append | Drop
 
 
 class LogHead(NamedTuple):
@@ -147,7 +154,7 @@ class Tables(Protocol):
         """Makes the changes, in order, all or none, durably; what each did.
 
         That is 1 for a Put, the rows removed for a Delete or Trim, the entry's number for an
-        Append. Raises as `KeyedTable.put` does.
+        Append, the entries removed for a Drop. Raises as `KeyedTable.put` does.
         """
 
     def apply_soon(self, changes: Sequence[Change]) -> Future[list[int]]:
@@ -220,5 +227,7 @@ def check_change(change: Change) -> None:
         case Append(log, body):
             check_table_name(log)
             check_bytes("log entry", body, 0, RECORD_BYTES_MAX)
+        case Drop(log):
+            check_table_name(log)
         case _:
             raise ContentError(f"a {type(change).__name__} is not a change")

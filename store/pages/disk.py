@@ -23,6 +23,7 @@ from typing import Final
 
 from protocol.errors import HuginnError, StoreFault
 from protocol.page import PageRows
+from protocol.publication import PUBLIC
 from store.files import Sync, make_directory
 from store.pages.catalog import Entry, Key, key_of
 from store.pages.files import PageFiles, file_bytes
@@ -33,7 +34,6 @@ from store.pages.seal import DOMAIN_KEY_BYTES, Section
 from store.pages.shelf import Shelf, key_of_info
 from store.pages.tier import (
     FULL,
-    PUBLIC,
     Clock,
     Dropped,
     Page,

@@ -161,6 +161,8 @@ class PageFiles:
                 below.unlink() if below.is_symlink() else below.rmdir()
         if folder.exists():
             folder.rmdir()
+        if self.root.exists():
+            # Also if it was gone: who removed it may have failed at this step.
             sync_directory(self.root, fsync=self._fsync)
         return files, size
 

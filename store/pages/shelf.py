@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from protocol.errors import StoreFault
 from protocol.ids import ChainId
+from protocol.publication import PUBLIC
 from store.pages.catalog import Catalog, Entry, Key
 from store.pages.header import domain_digest
 from store.pages.tier import (
-    PUBLIC,
     PUBLIC_DIGEST,
     Clock,
     PageInfo,

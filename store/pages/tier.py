@@ -15,11 +15,11 @@ from typing import Final, Literal, Protocol
 
 from protocol.ids import ChainId, PageId, ProfileId
 from protocol.page import PageRows, page_of_sections, section_digest
+from protocol.publication import PUBLIC
 from store.pages.header import PageHeader, check_header, domain_digest
 from store.pages.seal import Section
 
-# The one domain whose pages every other may use (AUT-5), and which is not sealed.
-PUBLIC: Final = "public"
+# The public domain is the one whose pages every other may use (AUT-5), and which is not sealed.
 PUBLIC_DIGEST: Final = domain_digest(PUBLIC)
 FULL: Final[tuple[Section, ...]] = ("full",)
 BOTH: Final[tuple[Section, ...]] = ("full", "sliding")

@@ -49,8 +49,12 @@ def not_durable(path: Path, vfs: str) -> Writer:
 
     def weak() -> apsw.Connection:
         connection = connect(path, vfs=vfs)
-        migrate(connection, path, MIGRATIONS)
-        connection.pragma("synchronous", "NORMAL")
+        try:
+            migrate(connection, path, MIGRATIONS)
+            connection.pragma("synchronous", "NORMAL")
+        except apsw.Error:
+            commit.abandon(connection)
+            raise
         return connection
 
     try:
