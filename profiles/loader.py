@@ -130,6 +130,12 @@ def _check(spec: ProfileSpec, path: Path) -> None:
             "is chunk_tokens: an advance becomes one page",
         ),
         (
+            "runtime.chunk_tokens",
+            runtime.chunk_tokens <= (spec.model.window_tokens or runtime.chunk_tokens),
+            f"is at most the model's window, {spec.model.window_tokens}: the rows of a longer "
+            "advance could not be exported, and its state would have no digest",
+        ),
+        (
             "runtime.group_max",
             runtime.group_max <= runtime.streams,
             f"is at most `streams`, {runtime.streams}",

@@ -49,9 +49,10 @@ def test_a_file_that_is_not_toml_is_refused(tmp_path: Path) -> None:
     ("old", "new", "named"),
     [
         ("context_tokens = 2048", "context_tokens = 2000", "runtime.context_tokens"),
-        ('schedule = "block/256"', 'schedule = "block/128"', "runtime.schedule"),
-        ("batch_tokens = 256", "batch_tokens = 128", "runtime.batch_tokens"),
-        ("page_tokens = 256", "page_tokens = 128", "runtime.page_tokens"),
+        ('schedule = "block/64"', 'schedule = "block/128"', "runtime.schedule"),
+        ("batch_tokens = 256", "batch_tokens = 32", "runtime.batch_tokens"),
+        ("window_tokens = 64", "window_tokens = 63", "runtime.chunk_tokens"),
+        ("page_tokens = 64", "page_tokens = 128", "runtime.page_tokens"),
         ("group_max = 3", "group_max = 5", "runtime.group_max"),
         ("bos = 2", "bos = 392", "tokenizer.control"),
         ("[weights]", 'name = "other"\n[weights]', "name"),
@@ -103,3 +104,28 @@ def test_the_default_names_the_real_model() -> None:
     assert (spec.model.layers, spec.model.window_tokens) == (18, 512)
     assert not spec.model.instruct
     assert spec.runtime.reproducible_generation
+
+
+@pytest.mark.req("KV-1")
+def test_the_throughput_profile_is_the_default_but_for_its_shape_and_its_promise() -> None:
+    exact, wide = loader.load(), loader.load("gemma3-270m-throughput")
+    assert (wide.weights, wide.model, wide.tokenizer) == (
+        exact.weights,
+        exact.model,
+        exact.tokenizer,
+    )
+    pinned = {f: getattr(exact.runtime, f) for f in exact.runtime.__struct_fields__}
+    differing = {
+        f: getattr(wide.runtime, f) for f in pinned if getattr(wide.runtime, f) != pinned[f]
+    }
+    assert differing == {
+        "streams": 8,
+        "context_tokens": 4096,
+        "group_max": 8,
+        "reproducible_generation": False,
+    }
+    assert wide.runtime.equality == "bitwise"
+    assert (
+        wide.runtime.streams * wide.runtime.context_tokens
+        == exact.runtime.streams * exact.runtime.context_tokens
+    ), "both take the same memory"
