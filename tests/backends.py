@@ -46,7 +46,7 @@ def feed(
         first = max(start, start + count - backend.export_tokens_max)
         pages.append(backend.export(stream, first, start + count))
     assert logits is not None
-    return logits, pages
+    return logits.copy(), pages
 
 
 def same(one: Logits | None, other: Logits | None) -> bool:

@@ -136,6 +136,7 @@ class FakeBackend:
         self.fed: list[Fed] = []
         self.fault: Literal["keep", "clear"] | None = None
         self._rows = [_Rows() for _ in range(streams)]
+        self._lent: list[Logits] = []
         self._busy = threading.Lock()
         self._closed = False
 
@@ -145,6 +146,7 @@ class FakeBackend:
 
     def advance(self, stream: int, ids: TokenIds, *, logits: bool) -> Logits | None:
         with self._alone():
+            self._take_back()
             held = self._stream(stream)
             if not 1 <= len(ids) <= self.chunk_tokens:
                 raise WorkerFault(f"an advance of {len(ids)} tokens")
@@ -157,6 +159,7 @@ class FakeBackend:
 
     def decode(self, items: Sequence[tuple[int, int]]) -> list[Logits]:
         with self._alone():
+            self._take_back()
             if not 1 <= len(items) <= self.group_max:
                 raise WorkerFault(f"a decode of {len(items)} streams")
             if len({stream for stream, _ in items}) != len(items):
@@ -268,7 +271,15 @@ class FakeBackend:
         count = self.tokenizer.contract.vocabulary_tokens
         last = bytes(held.full[-_POSITION_BYTES:])
         raw = hashlib.shake_256(b"logits" + last).digest(2 * count)
-        return np.frombuffer(raw, dtype="<u2").astype(np.float32) / 4096 - 8
+        lent = np.frombuffer(raw, dtype="<u2").astype(np.float32) / 4096 - 8
+        self._lent.append(lent)
+        return lent
+
+    def _take_back(self) -> None:
+        """What was lent is of no use any more, and who still reads it finds out."""
+        for logits in self._lent:
+            logits.fill(np.nan)
+        self._lent.clear()
 
     @contextmanager
     def _alone(self, *, open_: bool = True) -> Iterator[None]:

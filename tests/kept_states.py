@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from actors.ports import Mailbox
 from actors.worker.drivers import LoopDriver
 from actors.worker.tiers import Tiers
 from actors.worker.writer import PageWriter
@@ -18,6 +19,10 @@ from tests.page_samples import TestClock, disk, files_below, overwrite
 from tests.worker_rooms import CHUNK, Bench, opened
 
 WINDOW = 24
+
+
+# Whatever can be restored is: the tests' conversations are short.
+EAGER = {"gain_tokens_min": 1, "tail_tokens_min": 1}
 
 
 class Keeper:
@@ -35,7 +40,7 @@ class Keeper:
         self.host = MemoryPageTier(self.clock, self.host_bytes)
         self.disk: PageStore = disk(self.root, self.clock, self.disk_bytes)
         self.writer = PageWriter(self.disk, self.host)
-        self.tiers = Tiers(self.host, self.disk, self.writer, **{"gain_tokens_min": 1, **options})
+        self.tiers = Tiers(self.host, self.disk, self.writer, **{**EAGER, **options})
         return self.tiers
 
     def kill(self) -> None:
@@ -55,13 +60,26 @@ class Keeper:
             overwrite(path, bytes(body))
 
     @asynccontextmanager
-    async def worker(self, streams: int = 4, **options: Any) -> AsyncIterator[Bench]:
+    async def worker(
+        self,
+        streams: int = 4,
+        *,
+        mailbox: Mailbox | None = None,
+        public_table: Any = None,
+        **options: Any,
+    ) -> AsyncIterator[Bench]:
         """A worker on a fresh back end; killed at the end."""
         backend = FakeBackend(
             streams=streams, chunk_tokens=CHUNK, window_tokens=WINDOW, context_tokens=1024
         )
         tiers = self.open(**options)
-        async with opened(backend, driver=LoopDriver(), tiers=tiers) as bench:
+        async with opened(
+            backend,
+            driver=LoopDriver(),
+            tiers=tiers,
+            mailbox=mailbox,
+            public_table=public_table,
+        ) as bench:
             try:
                 yield bench
             finally:

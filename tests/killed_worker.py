@@ -1,7 +1,8 @@
 """`python -m tests.killed_worker tiny|real DIRECTORY`: a worker that is there to be killed.
 
 Reads prompts from standard input as `tests.bare_process` does, answers one after the other in the
-domain `killed`, and writes a line for each; pages go to DIRECTORY behind that. Then it waits.
+domain `killed`, and writes a line for each, [prompt tokens, answer ids, state digest]; pages go to
+DIRECTORY behind that. Then it waits.
 """
 
 from __future__ import annotations
@@ -46,11 +47,17 @@ async def main() -> None:
                 )
                 for role, head, content in blocks
             ]
-            await bench.answer(
-                segments, response=f"r{number}", opener=pack(opener), tokens_max=1, domain="killed"
+            answer = await bench.answer(
+                segments,
+                response=f"r{number}",
+                opener=pack(opener),
+                tokens_max=model.answer_tokens,
+                stop_ids=sorted(model.grammar(backend).stop_ids),
+                domain="killed",
             )
-            await bench.receipt(f"r{number}", domain="killed")
-            sys.stdout.write(f"{number}\n")
+            receipt = await bench.receipt(f"r{number}", domain="killed")
+            said = [receipt.prompt_tokens, answer.ids, str(receipt.state_digest)]
+            sys.stdout.write(json.dumps(said) + "\n")
             sys.stdout.flush()
         await asyncio.sleep(3600)
 

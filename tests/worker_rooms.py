@@ -22,14 +22,17 @@ from actors.worker.room import WorkerRoom
 from actors.worker.tiers import Tiers
 from protocol.capability import issue
 from protocol.caveats import Scope
-from protocol.envelope import decode_envelope, seal_reply
+from protocol.envelope import decode_envelope, seal_error, seal_reply
+from protocol.errors import HuginnError
 from protocol.handle import Handle
 from protocol.ids import BlockId, CapabilityId, ProfileId
 from protocol.limits import MESSAGE_BYTES_MAX
 from protocol.messages.assembler import Segment
 from protocol.messages.muninn import Execution, Report, Results
 from protocol.messages.muninn import Result as Reported
+from protocol.messages.ropes import Publication, Publications
 from protocol.messages.worker import GREEDY, AskReceipt, Generate, Item, ModelInfo, Receipt, Settle
+from protocol.publication import PUBLIC, state_prefix
 from protocol.record import decode_record, encode_record
 from protocol.resource import Resource, ResourceKind, Right
 from protocol.signing import Signer
@@ -40,6 +43,7 @@ from tests.fake_backend import FakeBackend
 PROFILE = ProfileId.of(b"the profile of the tests")
 # One of those that the handles of `tests.chains` reach.
 PROFILE_NAME = "large"
+ASSEMBLER, ROPES = Signer(b"a" * 32), Signer(b"o" * 32)
 SECOND = 10**9
 CHUNK = 16
 RIGHTS = frozenset((Right.GENERATE, Right.ADVANCE, Right.TELEMETRY, Right.OPERATE))
@@ -132,7 +136,7 @@ def call_from(
         audience=b"a" * 32,
         resource=Resource(kind=ResourceKind.ALL),
         rights=frozenset(rights),
-        scope=Scope(domain=domain, profiles=frozenset(profiles)),
+        scope=Scope(domain=domain, profiles=frozenset(profiles), telemetry=frozenset((PUBLIC,))),
         nbf_ns=0,
         exp_ns=2**62,
     )
@@ -149,7 +153,13 @@ def world(clock: HandClock | None = None, mailbox: Mailbox | None = None) -> Wor
         mailbox=mailbox,  # type: ignore[arg-type]  # the worker asks no other room
         signer=signer,
         anchors=frozenset((Signer(b"\x01" * 32).public,)),
-        room_to_key={"worker": signer.public, "authority": signer.public, **muninn},
+        room_to_key={
+            "worker": signer.public,
+            "authority": signer.public,
+            "assembler": ASSEMBLER.public,
+            "ropes": ROPES.public,
+            **muninn,
+        },
         service_chain=() if mailbox is None else _own_chain(signer),
     )
 
@@ -184,6 +194,36 @@ class Listener:
         raise AssertionError(f"nothing of {room} is streamed to a worker")
 
 
+class Board(Listener):
+    """In place of a ropes room besides: `blocks` are public. `asked`: how often it was asked;
+    `fails`: with what it answers instead."""
+
+    def __init__(self, blocks: Iterable[BlockId] = ()) -> None:
+        super().__init__()
+        self.blocks = set(blocks)
+        self.asked = 0
+        self.fails: HuginnError | None = None
+
+    async def call(self, room: str, message: bytes) -> bytes:
+        if room != "ropes":
+            return await super().call(room, message)
+        assert decode_envelope(message).op == "publications"
+        self.asked += 1
+        if self.fails is not None:
+            return seal_error(self.fails)
+        rows = [
+            Publication(block=block, role="user", type="other", content_bytes=1)
+            for block in sorted(self.blocks)
+        ]
+        return seal_reply(encode_record(Publications(blocks=rows)))
+
+
+def stated(segments: Iterable[Segment]) -> bytes | None:
+    """What the assembler states of public segments; None for none."""
+    first = list(segments)
+    return state_prefix(ASSEMBLER, PROFILE_NAME, first) if first else None
+
+
 async def until(condition: Callable[[], bool], *, pause_s: float = 0) -> None:
     """Let the loop run until the condition holds; a minute at most."""
     async with asyncio.timeout(60):
@@ -212,13 +252,19 @@ class Bench:
         ask = asked(segments, **options)
         return Result([item async for item in self.room.on_generate(call, ask)])
 
-    async def settle(self, segments: Iterable[Segment], *, domain: str = "alice") -> None:
-        await self.room.on_settle(call_from(domain), Settle(response="s", segments=list(segments)))
+    async def settle(
+        self, segments: Iterable[Segment], *, domain: str = "alice", public: bytes | None = None
+    ) -> None:
+        ask = Settle(response="s", segments=list(segments), public=public)
+        await self.room.on_settle(call_from(domain), ask)
 
-    async def receipt(self, response: str = "r1", *, domain: str = "alice") -> Receipt:
-        """The receipt, once its state digest is known or given up."""
+    async def receipt(
+        self, response: str = "r1", *, domain: str = "alice", looks: int = 1_000
+    ) -> Receipt:
+        """The receipt, once its state digest is known, or after so many looks, 2 ms apart: exports
+        wait for everybody's prompts."""
         ask = AskReceipt(response=response)
-        for _ in range(1_000):
+        for _ in range(looks):
             found = await self.room.on_receipt(call_from(domain), ask)
             if found.state_digest is not None:
                 break
@@ -265,6 +311,7 @@ async def opened(
     profile: ProfileId = PROFILE,
     tiers: Tiers | None = None,
     mailbox: Mailbox | None = None,
+    public_table: Any = None,
     **limits: Any,
 ) -> AsyncIterator[Bench]:
     """A room on `backend` (a fake one), drained afterwards."""
@@ -284,6 +331,7 @@ async def opened(
         ),
         tables.keyed("receipts"),
         profile_name=PROFILE_NAME,
+        public_table=public_table,
         tiers=tiers,
         limits=WorkerLimits(**{"chunk_tokens": CHUNK, "drain_ns": SECOND // 10, **limits}),
         driver=driver,

@@ -51,11 +51,22 @@ class Answer:
         self._logprobs: list[TokenLogprob] = []
         self._given = 0
         self.seed = seed
+        self.asked = asked
 
     @property
     def tokens(self) -> int:
         """How many tokens were generated; an id that ended the answer is not counted."""
         return len(self._tokens)
+
+    @property
+    def ids(self) -> TokenIds:
+        """What was generated, without an id that ended the answer."""
+        return tuple(self._tokens)
+
+    @property
+    def tokens_max(self) -> int:
+        """The most that it may have, in this context."""
+        return self._tokens_max
 
     @property
     def pending(self) -> int:

@@ -11,6 +11,10 @@ always right, a wrong prefix never is.
 Sliding-window layers look back a bounded way, so a restored stream may lack their oldest rows. From
 where it has them is the stream's *lower bound*: 0 for a stream that was fed. Nothing that is fed
 next can tell, but a stream cannot be cut back to where the missing rows would be looked at.
+
+Logits are lent: they may be the library's own buffer, a megabyte for each token of a large
+vocabulary. Who is given them may change them, until the next `advance` or `decode`, and reads
+nothing in them afterwards.
 """
 
 from __future__ import annotations
@@ -34,8 +38,9 @@ class Backend(Protocol):
     """One loaded model. Sizes are tokens; a stream is an index in 0 … streams-1.
 
     `chunk_tokens` is the largest run that one `advance` takes; `group_max` how many streams one
-    `decode` may carry while each gives the bits of a solo run; `export_tokens_max` how far back
-    from its end a stream's rows can be exported in full.
+    `decode` may carry, each of which gives the bits of a solo run where the profile's generation is
+    reproducible; `export_tokens_max` how far back from its end a stream's rows can be exported in
+    full.
     """
 
     streams: int
@@ -54,15 +59,16 @@ class Backend(Protocol):
     def advance(self, stream: int, ids: TokenIds, *, logits: bool) -> Logits | None:
         """Feed `ids` (1 … chunk_tokens of them) at the stream's end, alone in the batch.
 
-        Returns the logits after the last id, shape (vocabulary,), float32, owned by the caller,
-        if asked for; None otherwise. Raises WorkerFault if the library fails; the stream is then
-        as it was before, or empty.
+        Returns the logits after the last id, shape (vocabulary,), float32, lent until the next
+        `advance` or `decode`, if asked for; None otherwise. Raises WorkerFault if the library
+        fails; the stream is then as it was before, or empty.
         """
 
     def decode(self, items: Sequence[tuple[int, int]]) -> list[Logits]:
         """Feed one id to each of 1 … group_max streams in one batch: [(stream, id), …].
 
-        Returns each one's logits in the order of `items`. Raises WorkerFault.
+        Returns each one's logits in the order of `items`, lent as `advance` does. Raises
+        WorkerFault.
         """
 
     def can_truncate(self, stream: int, tokens: int) -> bool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 from actors.ports import Clock
@@ -22,11 +22,11 @@ from actors.worker.answer import Finish
 from actors.worker.backend import Backend, Logits
 from actors.worker.exports import Exports
 from actors.worker.fairness import Turns, groups
-from actors.worker.jobs import DigestKnown, Job, Settled, Settlement
+from actors.worker.jobs import DigestKnown, Job, Settled, Settlement, Withdrawal, Withdrawn
 from actors.worker.receipts import TIERS, block_receipts
 from actors.worker.seats import Seats
 from actors.worker.tiers import Tiers
-from protocol.errors import HuginnError, WorkerFault
+from protocol.errors import HuginnError, StoreFault, WorkerFault
 from protocol.ids import PageId, ProfileId, StateId
 from protocol.messages.worker import Item, Receipt
 
@@ -38,7 +38,7 @@ class Engine:
 
     Counters only grow: `prefilled_tokens` fed by the schedule, `reused_tokens` not fed because
     they were there, `decoded_tokens` generated, `jobs_failed`. `streams_busy` and
-    `resident_tokens` are as of the last step.
+    `resident_tokens` are as of the last step. `flush` sends on what jobs were posted.
     """
 
     def __init__(
@@ -49,8 +49,10 @@ class Engine:
         *,
         reproducible: bool,
         tiers: Tiers | None = None,
+        flush: Callable[[], None] = lambda: None,
     ) -> None:
         self._backend = backend
+        self._flush = flush
         self._clock = clock
         self._profile = profile
         self._reproducible = reproducible
@@ -58,7 +60,7 @@ class Engine:
         self.streams = self._seats.streams
         self.exports: Exports = self._seats.exports
         self._turns = Turns()
-        self._inbox: deque[Job | Settlement] = deque()
+        self._inbox: deque[Job | Settlement | Withdrawal] = deque()
         self._waiting: deque[Job] = deque()
         self._prefilling: deque[Job] = deque()
         self._decoding: list[Job] = []
@@ -80,7 +82,7 @@ class Engine:
         """Jobs with a stream."""
         return len(self._prefilling) + len(self._decoding)
 
-    def submit(self, work: Job | Settlement) -> None:
+    def submit(self, work: Job | Settlement | Withdrawal) -> None:
         """Take in work; any thread may call. The engine posts its end, whatever that is."""
         self._inbox.append(work)
 
@@ -89,6 +91,7 @@ class Engine:
         more = self._unit()
         self.streams_busy = self.streams.leased
         self.resident_tokens = self.streams.resident_tokens
+        self._flush()
         return more
 
     def _unit(self) -> bool:
@@ -114,16 +117,35 @@ class Engine:
         while self._settling:
             self._settling.popleft().post(error)
         self._seats.clear_all()
+        self._flush()
 
     # -- jobs come and go --------------------------------------------------------------------
 
     def _receive(self) -> None:
         while self._inbox:
             work = self._inbox.popleft()
-            if isinstance(work, Settlement):
-                self._settling.append(work)
-            else:
-                self._waiting.append(work)
+            match work:
+                case Settlement():
+                    self._settling.append(work)
+                case Withdrawal():
+                    self._withdraw(work)
+                case _:
+                    self._waiting.append(work)
+
+    def _withdraw(self, withdrawal: Withdrawal) -> None:
+        """Nothing is public any more, for what is here already; what comes later knows better."""
+        for job in (*self._waiting, *self._prefilling, *self._decoding):
+            job.public = 0
+        for settlement in self._settling:
+            settlement.public = 0
+        try:
+            self._seats.withdraw()
+        except Exception as error:
+            log.exception("what was public could not be deleted")
+            fault = StoreFault(f"public states could not be deleted: {error}")
+            withdrawal.post(error if isinstance(error, StoreFault) else fault)
+        else:
+            withdrawal.post(Withdrawn())
 
     def _reap(self) -> None:
         """End what was cancelled or ran out of time."""
@@ -143,7 +165,7 @@ class Engine:
             job = self._waiting[0]
             try:
                 # The last advance is always fed anew: only feeding gives logits.
-                seat = self._seats.take(job.domain, job.prompt.chains[:-1])
+                seat = self._seats.take(job.domain, job.prompt.chains[:-1], job.public)
             except HuginnError as error:
                 self._fail(job, error)
                 continue
@@ -211,6 +233,7 @@ class Engine:
             seed=job.answer.seed,
             reproducible=self._reproducible,
             context=job.context,
+            public_tokens=prompt.public_tokens or None,
         )
 
     # -- units of work -----------------------------------------------------------------------
@@ -222,7 +245,8 @@ class Engine:
         self._turns.prefilled(len(advance.ids))
         try:
             chain = job.prompt.chains[job.next_advance]
-            logits = self._seats.feed(job.stream, advance, chain, logits=last)
+            public = job.next_advance < job.public
+            logits = self._seats.feed(job.stream, advance, chain, logits=last, public=public)
             self.prefilled_tokens += len(advance.ids)
             job.next_advance += 1
             job.advances_issued += 1
@@ -240,6 +264,8 @@ class Engine:
         """Give every running answer one token."""
         running = list(self._decoding)
         for part in groups(len(running), self._backend.group_max):
+            # No answer waits for the next group's tokens.
+            self._flush()
             self._decode(running[part])
         self._turns.decoded()
 
@@ -289,7 +315,8 @@ class Engine:
         settlement = self._settling[0]
         prompt = settlement.prompt
         try:
-            choice = self._seats.take_spare(settlement.domain, prompt.chains)
+            public = settlement.public
+            choice = self._seats.take_spare(settlement.domain, prompt.chains, public)
             if choice is None:
                 self._settling.popleft()
                 settlement.post(Settled(complete=False))
@@ -298,8 +325,9 @@ class Engine:
                 then = partial(self._post_settled, settlement, choice.stream)
                 self.exports.watch(choice.stream, choice.keep, then)
             else:
-                advance = prompt.advances[choice.keep]
-                self._seats.feed(choice.stream, advance, prompt.chains[choice.keep], logits=False)
+                advance, chain = prompt.advances[choice.keep], prompt.chains[choice.keep]
+                public_now = choice.keep < public
+                self._seats.feed(choice.stream, advance, chain, logits=False, public=public_now)
                 self.prefilled_tokens += len(advance.ids)
                 settlement.fed.append(choice.keep)
         except HuginnError as error:

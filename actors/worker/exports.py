@@ -23,6 +23,7 @@ from actors.worker.streams import Streams
 from actors.worker.tiers import Tiers
 from protocol.errors import WorkerFault
 from protocol.ids import ProfileId, StateId
+from protocol.publication import PUBLIC
 from store.pages.tier import Page
 
 log = logging.getLogger("huginn.worker")
@@ -125,7 +126,7 @@ class Exports:
             return
         start = self._start(stream)
         page = Page(
-            domain=held.domain,
+            domain=PUBLIC if held.boundaries[done].public else held.domain,
             chain=held.boundaries[done].chain,
             parent=held.boundaries[done - 1].chain if done else None,
             profile=self._profile,

@@ -41,6 +41,10 @@ class DigestKnown(NamedTuple):
     pages: tuple[PageId, ...] = ()
 
 
+class Withdrawn(NamedTuple):
+    """Nothing is left in the public domain."""
+
+
 class Settled(NamedTuple):
     """The settlement is over. `complete` if the whole of it is resident; `pages`: those of all its
     advances, in order, if they are known."""
@@ -49,12 +53,13 @@ class Settled(NamedTuple):
     pages: tuple[PageId, ...] = ()
 
 
-Event = Item | HuginnError | DigestKnown | Settled
+Event = Item | HuginnError | DigestKnown | Settled | Withdrawn
 
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """One answer. Times are steady nanoseconds; `stream` is -1 until one is leased."""
+    """One answer. Times are steady nanoseconds; `stream` is -1 until one is leased. `public`: how
+    many of the prompt's first advances may be shared with everybody, none after a withdrawal."""
 
     key: JobKey
     prompt: Prompt
@@ -72,6 +77,10 @@ class Job:
     decoded_tokens: int = 0
     started_ns: int = 0
     first_ns: int = 0
+    public: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.public = self.prompt.public
 
     @property
     def domain(self) -> str:
@@ -92,15 +101,27 @@ class Job:
 @dataclass(slots=True, eq=False)
 class Settlement:
     """Advance a prompt without an answer, when nothing else is to be done. `fed`: which of its
-    advances were fed for it, by index."""
+    advances were fed for it, by index. `public` as in `Job`."""
 
     key: JobKey
     prompt: Prompt
     deadline_ns: int
     post: Callable[[Event], None]
+    context: ContextId | None = None
     cancelled: bool = False
     fed: list[int] = field(default_factory=list)
+    public: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.public = self.prompt.public
 
     @property
     def domain(self) -> str:
         return self.key.owner.domain
+
+
+@dataclass(slots=True, eq=False)
+class Withdrawal:
+    """A block is not public any more: forget all that is. Done before anything else."""
+
+    post: Callable[[Event], None]

@@ -14,17 +14,24 @@ from protocol.errors import BudgetExceeded, ContentError, LimitExceeded
 from protocol.ids import ChainId, ProfileId
 from protocol.messages.assembler import Segment
 from protocol.tokenizer import Tokenizer, check_outside_ids
-from protocol.tokens import TokenIds, unpack
+from protocol.tokens import TOKEN_BYTES, TokenIds, unpack
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """`chains[k]` names the state after `advances[k]`; `tokens` is the length of the stream."""
+    """`chains[k]` names the state after `advances[k]`; `tokens` is the length of the stream. The
+    first `public` advances are those that feed ids of public segments and no others."""
 
     segments: tuple[Segment, ...]
     advances: tuple[Advance, ...]
     chains: tuple[ChainId, ...]
     tokens: int
+    public: int = 0
+
+    @property
+    def public_tokens(self) -> int:
+        """How many tokens the public advances feed."""
+        return self.advances[self.public - 1].stop if self.public else 0
 
     @property
     def ids(self) -> TokenIds:
@@ -45,8 +52,12 @@ class PromptReader:
         self._denied = np.zeros(tokenizer.contract.vocabulary_tokens, dtype=np.bool_)
         self._denied[sorted(tokenizer.deny)] = True
 
-    def read(self, segments: Sequence[Segment], opener: bytes, *, answer_tokens: int) -> Prompt:
-        """The prompt, if the context holds it and `answer_tokens` more.
+    def read(
+        self, segments: Sequence[Segment], opener: bytes, *, answer_tokens: int, public: int = 0
+    ) -> Prompt:
+        """The prompt, if the context holds it and `answer_tokens` more. Its first `public` segments
+        are public. An advance in which they are joined by what follows them, an opener or the head
+        of a model block, is not: it says how somebody's conversation goes on.
 
         Raises ContentError for an empty prompt, for ids outside the vocabulary and for content
         that holds a control token; LimitExceeded for too many segments; BudgetExceeded, with both
@@ -65,20 +76,42 @@ class PromptReader:
                 tokens=tokens,
                 tokens_max=room,
             )
+        self._check_all(segments, opener)
+        pieces = tuple(advances(segments, opener, chunk_tokens=self._chunk_tokens))
+        public_tokens = stream_tokens(segments[:public], b"")
+        return Prompt(
+            tuple(segments),
+            pieces,
+            tuple(chains(self._profile, pieces)),
+            tokens,
+            sum(piece.stop <= public_tokens for piece in pieces),
+        )
+
+    def _check_all(self, segments: Sequence[Segment], opener: bytes) -> None:
+        """Raises ContentError unless every id is in the vocabulary and, in content, allowed."""
+        heads = [*(segment.head for segment in segments), opener]
+        contents = [segment.content for segment in segments]
+        # All at once: a look at each by itself takes longer than the few ids that it has.
+        if self._allowed(heads, content=False) and self._allowed(contents, content=True):
+            return
         for segment in segments:
             self._check(segment.head, content=False)
             self._check(segment.content, content=True)
         self._check(opener, content=False)
-        pieces = tuple(advances(segments, opener, chunk_tokens=self._chunk_tokens))
-        return Prompt(tuple(segments), pieces, tuple(chains(self._profile, pieces)), tokens)
 
     def _check(self, packed: bytes, *, content: bool) -> None:
-        """Raises ContentError unless every id is in the vocabulary and, in content, allowed."""
-        if not packed or len(packed) % 4:
-            unpack(packed)
-            return
-        ids = np.frombuffer(packed, dtype="<u4")
+        """As `_check_all`, of one part: the slow way round, for an error that names the id and its
+        place."""
+        ids = unpack(packed)
+        if not self._allowed([packed], content=content):
+            check_outside_ids(ids, self._tokenizer)
+
+    def _allowed(self, parts: Sequence[bytes], *, content: bool) -> bool:
+        """Whether `parts` are packed ids, all in the vocabulary and, in content, none denied."""
+        if any(len(part) % TOKEN_BYTES for part in parts):
+            return False
+        ids = np.frombuffer(b"".join(parts), dtype="<u4")
+        if not len(ids):
+            return True
         outside = int(ids.max()) >= len(self._denied)
-        if outside or (content and bool(self._denied[ids].any())):
-            # The slow way round, for an error that names the id and its place.
-            check_outside_ids(unpack(packed), self._tokenizer)
+        return not outside and not (content and bool(self._denied[ids].any()))

@@ -6,8 +6,9 @@ prompt and of no block: `prompt_tokens` = the blocks' tokens + the opener's. `re
 of a block's own tokens lay in the prefix that was found; what of the opener was reused is the rest
 of `reused_tokens`.
 
-A receipt says what was warm, so it is kept by domain and read with the right `telemetry` there;
-others get `redacted`: the logical figures, with nothing about reuse, time or state.
+A receipt says what was warm, so it is kept by domain and read with the right `telemetry` there; one
+whose prompt touched the public domain, warm or not, with that right there as well. Others get
+`redacted`: the logical figures, with nothing about reuse, time or state.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ def redacted(receipt: Receipt) -> Receipt:
         seed=receipt.seed,
         reproducible=receipt.reproducible,
         context=receipt.context,
+        withheld=True,
     )
 
 

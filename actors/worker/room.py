@@ -3,7 +3,9 @@
 Asked for an answer, it refuses what it can refuse at once, queues the rest, and streams what the
 engine posts. The computation-sharing domain of everything comes from the caller's handle and from
 nowhere else. What a caller without `telemetry` is told is the same whatever was warm: no progress
-(it begins at what was found), and a receipt without reuse, times and state (I-NO-PRESENCE).
+(it begins at what was found), and a receipt without reuse, times and state (I-NO-PRESENCE). A
+prompt whose first blocks are public touches the public domain as well: then `telemetry` is needed
+there too.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import ClassVar
 
 from msgspec import structs
@@ -23,13 +24,24 @@ from actors.worker.answer import Answer
 from actors.worker.backend import Backend
 from actors.worker.drivers import Driver, ThreadDriver
 from actors.worker.engine import Engine
-from actors.worker.jobs import DigestKnown, Event, Job, JobKey, Owner, Settled, Settlement
+from actors.worker.jobs import (
+    DigestKnown,
+    Event,
+    Job,
+    JobKey,
+    Owner,
+    Settled,
+    Settlement,
+    Withdrawal,
+)
 from actors.worker.limits import WorkerLimits
 from actors.worker.outbox import Outbox
+from actors.worker.posts import Posts
 from actors.worker.prompt import PromptReader
+from actors.worker.publications import PublicBlocks, PublicTable
 from actors.worker.receipts import Receipts, ReceiptTable, redacted
+from actors.worker.testimony import COMPLETE, Testimony
 from actors.worker.tiers import Tiers
-from protocol.derivation import Derivation
 from protocol.errors import (
     ContentError,
     HuginnError,
@@ -38,22 +50,25 @@ from protocol.errors import (
     ProfileFault,
     Unavailable,
 )
-from protocol.families import advanced
-from protocol.ids import ChainId, PageId, ProfileId, TokensId
+from protocol.ids import ProfileId
 from protocol.messages import Empty, Operation
+from protocol.messages.assembler import Segment
+from protocol.messages.ropes import Publications
 from protocol.messages.worker import (
     OPERATIONS,
+    AskPages,
     AskReceipt,
     Cancel,
     Generate,
+    HeldPages,
     Item,
     ModelInfo,
     Receipt,
     Settle,
     Stats,
 )
+from protocol.publication import PUBLIC, check_prefix
 from protocol.resource import Resource, ResourceKind, Right
-from protocol.tokens import TokenIds, pack
 
 RESPONSE_CHARS_MAX = 255
 
@@ -74,6 +89,7 @@ class WorkerRoom(Room):
         receipts_table: ReceiptTable,
         *,
         profile_name: str,
+        public_table: PublicTable | None = None,
         tiers: Tiers | None = None,
         limits: WorkerLimits | None = None,
         name: str = "worker",
@@ -100,32 +116,48 @@ class WorkerRoom(Room):
         self._blocking = blocking
         self._receipts = Receipts(receipts_table, self._limits.receipts_kept, blocking=blocking)
         self._tiers = tiers
-        self._evidence = EvidenceQueue(self, engine_build)
+        self._public = PublicBlocks(
+            public_table,
+            lambda: self.ask_as_self("ropes", "publications", Empty(), Publications),
+            self._withdraw,
+            blocking=blocking,
+        )
+        queue = EvidenceQueue(self, engine_build)
+        self._testimony = Testimony(queue, profile_id, self._limits)
+        self._posts = Posts()
         self._engine = Engine(
             backend,
             world.clock,
             profile_id,
             reproducible=self._limits.reproducible,
             tiers=tiers,
+            flush=self._posts.flush,
         )
         self._driver = driver or ThreadDriver()
         self._driver.start(self._engine)
         self._drained = False
+
+    async def start(self) -> None:
+        await super().start()
+        await self._public.known()
 
     # -- operations --------------------------------------------------------------------------
 
     async def on_generate(self, call: Call, ask: Generate) -> AsyncGenerator[Item, None]:
         """The answer, item by item. Closing the stream cancels the job.
 
-        What a handle does not reach is not computed: CapabilityError, step `scope`.
+        What a handle does not reach is not computed: CapabilityError, step `scope`. What is said to
+        be public and was not stated so by the assembler is refused: AuthorityError, step `public`.
         """
         call.handle.require(Right.GENERATE, self._resource)
         key = self._key(call, ask.response)
         if self._admission.take_tombstone(key):
             yield Item(kind="end", finish="cancelled")
             return
+        if ask.public is not None:
+            await self._public.known()
         job, outbox = self._open(key, ask)
-        telemetry = call.has(Right.TELEMETRY)
+        telemetry = _sees(call, touched=job.prompt.public > 0)
         try:
             while True:
                 event = await outbox.get()
@@ -146,13 +178,17 @@ class WorkerRoom(Room):
         """Returns when the segments are resident and their pages digested, or when that was given
         up: a settlement never takes anything from anybody."""
         call.handle.require(Right.ADVANCE, self._resource)
+        if ask.public is not None:
+            await self._public.known()
         self._admission.check_settlement()
+        public = self._public_segments(ask.segments, ask.public)
         over: asyncio.Future[Event] = asyncio.get_running_loop().create_future()
         settlement = Settlement(
             key=self._key(call, ask.response),
-            prompt=self._reader.read(ask.segments, b"", answer_tokens=0),
+            prompt=self._reader.read(ask.segments, b"", answer_tokens=0, public=public),
             deadline_ns=self.world.clock.steady_ns() + self._limits.settle_ns_max,
-            post=self._poster(lambda event: self._on_settled(settlement, over, event)),
+            post=self._posts.poster(lambda event: self._on_settled(settlement, over, event)),
+            context=ask.context,
         )
         self._admission.add(settlement)
         self._submit(settlement)
@@ -176,7 +212,19 @@ class WorkerRoom(Room):
         receipt = await self._receipts.get(key.owner.domain, ask.response)
         if receipt is None:
             raise NotVisible(f"no receipt of {ask.response!r:.80} is known to you")
+        if not _sees(call, touched=receipt.public_tokens is not None):
+            return redacted(receipt)
         return receipt
+
+    async def on_pages(self, call: Call, ask: AskPages) -> HeldPages:
+        """Whether the tiers hold such pages in the caller's own domain."""
+        tiers, domain = self._tiers, call.domain
+        if tiers is None:
+            return HeldPages(held=False)
+        held = await self._blocking(
+            lambda: all(tiers.holds(domain, ask.chain, page) for page in ask.pages)
+        )
+        return HeldPages(held=bool(held))
 
     async def on_stats(self, call: Call, ask: Empty) -> Stats:
         engine = self._engine
@@ -198,6 +246,14 @@ class WorkerRoom(Room):
         call.handle.require(Right.GENERATE, self._resource)
         return self._info
 
+    async def on_publications(self, call: Call, ask: Empty) -> Empty:
+        """From the ropes room: what is public has changed. Answered when nothing of what is not any
+        more is used or kept; raises StoreFault if it could not be deleted."""
+        if call.handle.audience != self.world.room_to_key.get("ropes"):
+            raise ContentError("only the ropes room says what is public")
+        await self._public.refresh()
+        return Empty()
+
     async def drain(self) -> None:
         """Admit nothing more, give running answers `drain_ns`, then end everything and free the
         model. Twice is once."""
@@ -215,7 +271,7 @@ class WorkerRoom(Room):
         # What was posted to the loop is taken in before the receipts are flushed.
         await asyncio.sleep(0)
         await self._receipts.flush()
-        await self._evidence.drain()
+        await self._testimony.drain()
         if self._tiers is not None:
             await self._blocking(self._tiers.close)
         self._backend.close()
@@ -229,7 +285,8 @@ class WorkerRoom(Room):
             raise LimitExceeded(
                 f"time_ns_max is {ask.time_ns_max}: 1 to {self._limits.job_ns_max} nanoseconds"
             )
-        prompt = self._reader.read(ask.segments, ask.opener, answer_tokens=1)
+        public = self._public_segments(ask.segments, ask.public)
+        prompt = self._reader.read(ask.segments, ask.opener, answer_tokens=1, public=public)
         answer = Answer(
             ask,
             self._backend.tokenizer,
@@ -246,20 +303,34 @@ class WorkerRoom(Room):
             context=ask.context,
             queued_ns=now,
             deadline_ns=now + ask.time_ns_max,
-            post=self._poster(lambda event: self._on_event(job, outbox, event)),
+            post=self._posts.poster(lambda event: self._on_event(job, outbox, event)),
         )
         self._admission.add(job)
         self._submit(job)
         return job, outbox
 
-    def _submit(self, work: Job | Settlement) -> None:
+    def _submit(self, work: Job | Settlement | Withdrawal) -> None:
         self._engine.submit(work)
         self._driver.wake()
 
-    def _poster(self, handle: Callable[[Event], None]) -> Callable[[Event], None]:
-        """A function that hands events to `handle` in this event loop, from any thread."""
-        loop = asyncio.get_running_loop()
-        return partial(_post, loop, handle)
+    def _public_segments(self, segments: Sequence[Segment], statement: bytes | None) -> int:
+        """How many of the first segments are public now. Never what a caller says: what the
+        assembler stated of exactly these tokens, as far as the ropes room says so still."""
+        if statement is None:
+            return 0
+        assembler = self.world.room_to_key.get("assembler", b"")
+        stated = check_prefix(statement, assembler, self._resource.name or "", segments)
+        return self._public.leading(segment.block for segment in segments[:stated])
+
+    async def _withdraw(self) -> None:
+        """Have the engine give up what is public. Raises StoreFault if it could not."""
+        if self._drained:
+            raise Unavailable("the worker is stopping: it asks what is public when it starts")
+        over: asyncio.Future[Event] = asyncio.get_running_loop().create_future()
+        self._submit(Withdrawal(self._posts.poster(over.set_result)))
+        event = await asyncio.shield(over)
+        if isinstance(event, HuginnError):
+            raise event
 
     def _on_event(self, job: Job, outbox: Outbox, event: Event) -> None:
         match event:
@@ -269,9 +340,11 @@ class WorkerRoom(Room):
                 if isinstance(event, Item) and event.receipt is not None:
                     self._receipts.record(job.domain, event.receipt)
                 outbox.put(event)
+                if isinstance(event, Item) and event.finish in COMPLETE:
+                    self._testimony.answer(job)
             case DigestKnown(digest, pages):
                 self._receipts.resolve(job.domain, job.key.response, digest)
-                self._learn(job, pages)
+                self._testimony.pages(job, pages)
 
     def _on_settled(
         self, settlement: Settlement, over: asyncio.Future[Event], event: Event
@@ -279,24 +352,16 @@ class WorkerRoom(Room):
         if isinstance(event, (HuginnError, Settled)):
             self._admission.remove(settlement)
             if isinstance(event, Settled):
-                self._learn(settlement, event.pages)
+                self._testimony.pages(settlement, event.pages)
             if not over.done():
                 over.set_result(event)
-
-    def _learn(self, work: Job | Settlement, pages: Sequence[PageId]) -> None:
-        """Have muninn told, later, which pages the advances that were fed for `work` gave."""
-        if not self._limits.states_equal or not pages:
-            return
-        chains = work.prompt.chains
-        for index in work.fed:
-            ids, chain = work.prompt.advances[index].ids, chains[index]
-            previous = chains[index - 1] if index else None
-            derive = partial(_advanced, self._profile, previous, ids, chain, pages[index])
-            self._evidence.put(work.domain, chain, derive, {"tokens": len(ids)})
 
     def _key(self, call: Call, response: str) -> JobKey:
         if not 1 <= len(response) <= RESPONSE_CHARS_MAX:
             raise ContentError(f"a response id has 1 to {RESPONSE_CHARS_MAX} characters")
+        if call.domain == PUBLIC:
+            # Nobody is enrolled there: what would be kept for it would be kept for all.
+            raise ContentError("the public domain is nobody's own")
         return JobKey(Owner(call.domain, call.handle.principal), response)
 
     def _seed(self, ask: Generate) -> int:
@@ -305,15 +370,9 @@ class WorkerRoom(Room):
         return int.from_bytes(self.world.entropy.draw(8), "big") >> 1
 
 
-def _post(loop: asyncio.AbstractEventLoop, handle: Callable[[Event], None], event: Event) -> None:
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(handle, event)
-
-
-def _advanced(
-    profile: ProfileId, previous: ChainId | None, ids: TokenIds, chain: ChainId, page: PageId
-) -> Derivation:
-    return advanced(profile, previous, TokensId.of(pack(ids)), chain, [page])
+def _sees(call: Call, *, touched: bool) -> bool:
+    """Whether the caller may know what was reused; `touched`: in the public domain too."""
+    return call.has(Right.TELEMETRY) and (not touched or call.handle.sees(PUBLIC))
 
 
 def _check_backend(backend: Backend, chunk_tokens: int) -> None:

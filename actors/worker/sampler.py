@@ -11,6 +11,7 @@ float32 logits is float64, and every tie goes to the lower id.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -43,6 +44,13 @@ class Logprob(NamedTuple):
     logprob: float
 
 
+@lru_cache(maxsize=16)
+def _denied(deny: frozenset[int], stop_ids: frozenset[int]) -> Ids:
+    """The ids that are never chosen. The same for all answers of a model: thousands of ids, which
+    an answer that begins need not wait for."""
+    return np.array(sorted(deny - stop_ids), dtype=np.int64)
+
+
 class TokenSampler:
     """The sampler of one answer.
 
@@ -64,19 +72,24 @@ class TokenSampler:
         check_sampler(asked, tokenizer)
         self._asked = asked
         self._seed = seed & _UINT64
-        self._denied = np.array(sorted(tokenizer.deny - stop_ids), dtype=np.int64)
+        self._denied = _denied(tokenizer.deny, stop_ids)
         biases = {token: ppm for token, ppm in asked.logit_bias}
         self._bias_ids = np.array(list(biases), dtype=np.int64)
         self._bias = np.array(list(biases.values()), dtype=np.float64) / PPM
         self._seen: Ids = np.unique(np.array(prompt, dtype=np.int64))
         self._counts: dict[int, int] = {}
+        # The array that `allow` gave last, and where its largest logit is.
+        self._peak: tuple[Logits | None, int] = (None, 0)
 
     def allow(self, logits: Logits) -> Logits:
         """`logits`, changed in place: denied ids are minus infinity. WorkerFault for a NaN."""
         logits[self._denied] = -np.inf
-        peak = logits[int(np.argmax(logits))]
-        if not np.isfinite(peak):
-            raise WorkerFault(f"the model's largest logit is {peak}: its computation broke down")
+        token = int(np.argmax(logits))
+        if not np.isfinite(logits[token]):
+            raise WorkerFault(
+                f"the model's largest logit is {logits[token]}: its computation broke down"
+            )
+        self._peak = (logits, token)
         return logits
 
     def choose(self, allowed: Logits, position: int) -> int:
@@ -90,7 +103,8 @@ class TokenSampler:
         asked = self._asked
         if not self._changes_logits():
             if asked.temperature_ppm == 0:
-                return int(np.argmax(allowed))
+                found, token = self._peak
+                return token if found is allowed else int(np.argmax(allowed))
             logits = allowed.astype(np.float64)
         else:
             logits = self._penalize(allowed.astype(np.float64))

@@ -6,14 +6,15 @@ a wrong prefix never is. A stream that cannot even be emptied is retired.
 
 A prompt gets the longest prefix that is valid for it, whether a stream holds it or the tiers do:
 
-1. If the tiers have at least `gain_tokens_min` tokens more than the best stream, they are restored.
-2. If the best stream would have to be cut by at least as many tokens, and the tiers have what it
-   would keep, that is restored on another stream, unless the stream is itself the one to go first:
-   so a branch leaves the conversation that it left resident.
+1. If the tiers have more than the best stream, by so much that it is worth reading
+   (`Tiers.is_worth`), that is restored: on the best stream if it loses no long tail by that
+   (`tail_tokens_min`), else on an empty one or the least recently used.
+2. If the best stream would lose a long tail, and the tiers have what it would keep, that is
+   restored on another stream, unless the stream is itself the one to go first: so a branch leaves
+   the conversation that it left resident.
 3. Else the stream is cut back, as `streams.py` says.
 
-A restore goes to a stream that loses nothing by it, to an empty one, or to the least recently used;
-one that fails leaves it empty, and the prompt is computed.
+A restore that fails leaves its stream empty, and the prompt is computed.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from actors.worker.streams import Choice, Streams
 from actors.worker.tiers import Fetched, Tiers
 from protocol.errors import HuginnError, WorkerFault
 from protocol.ids import ChainId, ProfileId
+from protocol.publication import PUBLIC
 
 log = logging.getLogger("huginn.worker")
 
@@ -62,22 +64,23 @@ class Seats:
         self.streams = Streams(backend.streams)
         self.exports = Exports(backend, self.streams, profile, tiers)
 
-    def take(self, domain: str, chains: Sequence[ChainId]) -> Seat | None:
-        """Lease a stream that holds what of `chains` is to be had; None if all are leased.
+    def take(self, domain: str, chains: Sequence[ChainId], public: int = 0) -> Seat | None:
+        """Lease a stream that holds what of `chains` is to be had, the first `public` of them from
+        the public domain too; None if all are leased.
 
         Raises WorkerFault if the back end cannot cut it (it is then cleared) or has no stream
         left that works.
         """
         if not self.streams.usable():
             raise WorkerFault("no stream of the back end works any more: restart the worker")
-        choice = self.streams.choose(domain, chains)
+        choice = self.streams.choose(domain, chains, public)
         if choice is None:
             return None
         found = Found()
-        seat = self._from_tiers(choice, domain, chains, found)
+        seat = self._from_tiers(choice, domain, chains, public, found)
         if seat is None:
             # Chosen anew: a restore that failed has emptied a stream, or retired it.
-            choice = self.streams.choose(domain, chains)
+            choice = self.streams.choose(domain, chains, public)
             if choice is None:
                 raise WorkerFault("a restore failed, and no idle stream is left that works")
             self._cut(choice)
@@ -86,15 +89,23 @@ class Seats:
         self.streams.lease(seat, domain)
         return Seat(*seat, found)
 
-    def take_spare(self, domain: str, chains: Sequence[ChainId]) -> Choice | None:
+    def take_spare(self, domain: str, chains: Sequence[ChainId], public: int = 0) -> Choice | None:
         """A stream on which `chains` can go on at nobody's expense, not leased; None if none."""
-        choice = self.streams.choose_spare(domain, chains)
+        choice = self.streams.choose_spare(domain, chains, public)
         if choice is not None and choice.keep < len(chains):
             self._cut(choice)
             self.streams.occupy(choice, domain)
         return choice
 
-    def feed(self, stream: int, advance: Advance, chain: ChainId, *, logits: bool) -> Logits | None:
+    def withdraw(self) -> None:
+        """Nothing is public any more, in streams or tiers. Raises StoreFault if pages stay."""
+        self.streams.withdraw()
+        if self._tiers is not None:
+            self._tiers.drop(PUBLIC)
+
+    def feed(
+        self, stream: int, advance: Advance, chain: ChainId, *, logits: bool, public: bool = False
+    ) -> Logits | None:
         """Feed one advance. Raises WorkerFault; the stream is then cleared if it was not leased."""
         try:
             self.exports.before_feed(stream, len(advance.ids))
@@ -105,7 +116,7 @@ class Seats:
             if not self.streams[stream].leased:
                 self.clear(stream)
             raise
-        self.streams.extend(stream, chain, advance.stop)
+        self.streams.extend(stream, chain, advance.stop, public=public)
         return found
 
     def decode(self, items: Sequence[tuple[int, int]]) -> list[Logits]:
@@ -157,13 +168,13 @@ class Seats:
                 self.clear(stream.index)
 
     def _from_tiers(
-        self, choice: Choice, domain: str, chains: Sequence[ChainId], found: Found
+        self, choice: Choice, domain: str, chains: Sequence[ChainId], public: int, found: Found
     ) -> Choice | None:
         """Restore what the tiers have, if that is better than `choice`; None if it is not or
         could not be done."""
         if self._tiers is None:
             return None
-        pages = self._tiers.longest(domain, chains)
+        pages = self._tiers.longest(domain, chains, public)
         if not pages or self._target(choice, pages[-1].stop) is None:
             return None
         fetched = self._tiers.fetch(pages, self._backend.sliding_start)
@@ -186,10 +197,10 @@ class Seats:
         """On which stream `tokens` tokens from the tiers are to be restored, by the rule above;
         None if `choice` is better."""
         assert self._tiers is not None
-        enough, lost = self._tiers.gain_tokens_min, self.streams.lost(choice)
-        if tokens - choice.tokens >= enough:
-            return choice.stream if not choice.tokens or not lost else self.streams.cheapest()
-        if choice.tokens and lost >= enough and tokens >= max(choice.tokens, enough):
+        long = self.streams.lost(choice) >= self._tiers.tail_tokens_min
+        if self._tiers.is_worth(gain=tokens - choice.tokens, tokens=tokens):
+            return self.streams.cheapest() if choice.tokens and long else choice.stream
+        if choice.tokens and long and tokens >= max(choice.tokens, self._tiers.tail_tokens_min):
             other = self.streams.cheapest()
             return other if other != choice.stream else None
         return None

@@ -5,8 +5,9 @@ A page that was exported is kept in host memory at once and on disk behind every
 and what was fed since in memory. The nearest tier that has a page gives it; one that is refused
 there is looked for in the next, and without it the prefix ends before it.
 
-Domains share nothing here: a page is found by the domain that it was kept for. Blocks are not
-marked public yet, so the tiers' public domain stays empty.
+A page is found by the domain that it was kept for, and domains share nothing; but for the first
+pages of a prompt, as far as its blocks are public: those are looked for in the public domain first,
+and then in the caller's own, where they lie if they were fed before their blocks were published.
 """
 
 from __future__ import annotations
@@ -19,15 +20,20 @@ from typing import Final, Literal, NamedTuple
 
 from actors.worker.writer import PageWriter
 from protocol.errors import HuginnError
-from protocol.ids import ChainId
-from protocol.page import PageRows
-from store.pages.tier import BOTH, FULL, PUBLIC, Page, PageInfo, PageStats, PageTier, Refused
+from protocol.ids import ChainId, PageId
+from protocol.page import PageRows, page_digest
+from protocol.publication import PUBLIC
+from store.pages.tier import BOTH, FULL, Page, PageInfo, PageStats, PageTier, Refused
 
 log = logging.getLogger("huginn.worker")
 
-# A restore has to save at least so many tokens of prefill: below that, reading and assembling
-# pages is not surely cheaper than feeding them.
-GAIN_TOKENS_MIN: Final = 64
+# What a restore has to save, in tokens of prefill: some at least, and a share of what it reads.
+# Measured on the default model, from disk: 331 tokens cost as much as feeding two, 1,931 as five,
+# and 8,192 no more than sixty; feeding a short turn costs thirty.
+GAIN_TOKENS_MIN: Final = 8
+GAIN_SHARE: Final = 128
+# So long a tail of another conversation is not cut off while it can be spared by a restore.
+TAIL_TOKENS_MIN: Final = 64
 TierName = Literal["host", "disk"]
 
 
@@ -67,7 +73,8 @@ class _Read(NamedTuple):
 
 
 class Tiers:
-    """Owns its tiers from now on. Used on the engine's thread, but for `stats` and `close`."""
+    """Owns its tiers from now on. Used on the engine's thread, but for `holds`, `stats` and
+    `close`."""
 
     def __init__(
         self,
@@ -76,8 +83,10 @@ class Tiers:
         writer: PageWriter | None = None,
         *,
         gain_tokens_min: int = GAIN_TOKENS_MIN,
+        tail_tokens_min: int = TAIL_TOKENS_MIN,
     ) -> None:
-        self.gain_tokens_min = gain_tokens_min
+        self.tail_tokens_min = tail_tokens_min
+        self._gain_tokens_min = gain_tokens_min
         self._tiers: dict[TierName, PageTier] = {"host": host}
         if disk is not None:
             self._tiers["disk"] = disk
@@ -85,8 +94,6 @@ class Tiers:
 
     def keep(self, page: Page, rows: PageRows) -> None:
         """Keep a page that was exported. It may get lost; nobody waits for the disk."""
-        if page.domain == PUBLIC:
-            return
         try:
             self._tiers["host"].put(page, rows)
         except HuginnError as error:
@@ -95,16 +102,12 @@ class Tiers:
         if self._writer is not None:
             self._writer.offer(page, rows)
 
-    def longest(self, domain: str, chains: Sequence[ChainId]) -> list[Held]:
-        """The pages of the longest prefix of `chains` that is kept for `domain`, in any tier."""
-        known: dict[ChainId, Held] = {}
-        for name, tier in self._tiers.items():
-            for info in tier.find(domain, chains):
-                held = known.get(info.page.chain)
-                if held is None:
-                    known[info.page.chain] = Held(info, (name,))
-                elif held.info == info:
-                    known[info.page.chain] = Held(info, (*held.tiers, name))
+    def longest(self, domain: str, chains: Sequence[ChainId], public: int = 0) -> list[Held]:
+        """The pages of the longest prefix of `chains` that is kept for `domain`, in any tier; the
+        first `public` of them in the public domain or in that one."""
+        known = self._find(domain, chains)
+        if public:
+            known |= self._find(PUBLIC, chains[:public])
         found: list[Held] = []
         for chain in chains:
             held = known.get(chain)
@@ -114,6 +117,20 @@ class Tiers:
                 break
             found.append(held)
         return found
+
+    def drop(self, domain: str) -> None:
+        """Erase every page of `domain`, in memory, in the queue and on disk. Raises StoreFault if
+        the disk refuses."""
+        self._tiers["host"].drop_domain(domain)
+        if self._writer is not None:
+            # After memory: a page that waits takes those before it along from there.
+            self._writer.forget(domain)
+        if "disk" in self._tiers:
+            self._tiers["disk"].drop_domain(domain)
+
+    def is_worth(self, *, gain: int, tokens: int) -> bool:
+        """Whether to restore `tokens` tokens, `gain` of which would be fed otherwise."""
+        return gain >= max(self._gain_tokens_min, tokens // GAIN_SHARE)
 
     def fetch(self, pages: Sequence[Held], sliding_start: Callable[[int], int]) -> Fetched:
         """The rows of `pages`, verified, up to the first that no tier gives.
@@ -135,6 +152,16 @@ class Tiers:
                 # A shorter prefix needs older sliding rows: those pages are read again.
                 pages = pages[: len(fetched.infos)]
 
+    def holds(self, domain: str, chain: ChainId, page: PageId) -> bool:
+        """Whether any tier has the page of `chain`, for `domain` or for everybody, and gives rows
+        that hash to `page`. Any thread may call."""
+        for tier in self._tiers.values():
+            for info in (*tier.find(PUBLIC, [chain]), *tier.find(domain, [chain])):
+                rows = tier.read(info, BOTH)
+                if not isinstance(rows, Refused) and page_digest(rows) == page:
+                    return True
+        return False
+
     def stats(self) -> dict[str, dict[str, int]]:
         """Counters of each tier, by its name."""
         found: dict[str, dict[str, int]] = {
@@ -150,6 +177,18 @@ class Tiers:
             self._writer.close()
         for tier in self._tiers.values():
             tier.close()
+
+    def _find(self, domain: str, chains: Sequence[ChainId]) -> dict[ChainId, Held]:
+        """Which of `chains` are kept in `domain` itself, and where."""
+        known: dict[ChainId, Held] = {}
+        for name, tier in self._tiers.items():
+            for info in tier.find(domain, chains):
+                held = known.get(info.page.chain)
+                if held is None:
+                    known[info.page.chain] = Held(info, (name,))
+                elif held.info == info:
+                    known[info.page.chain] = Held(info, (*held.tiers, name))
+        return known
 
     def _gather(
         self,

@@ -15,6 +15,7 @@ from typing import Final
 
 from protocol.ids import ChainId
 from protocol.page import PageRows
+from protocol.publication import PUBLIC
 from store.pages.tier import BOTH, Page, PageTier, Refused
 
 log = logging.getLogger("huginn.worker")
@@ -68,6 +69,19 @@ class PageWriter:
             self._changed.notify_all()
         return True
 
+    def forget(self, domain: str) -> None:
+        """Drop what waits of `domain`, and wait until nothing of it is being written. Whoever
+        offers pages offers none of it meanwhile."""
+        with self._changed:
+            kept = [item for item in self._queue if item[0].domain != domain]
+            self._bytes -= sum(
+                len(rows.full) + len(rows.sliding)
+                for page, rows in self._queue
+                if page.domain == domain
+            )
+            self._queue = deque(kept)
+            self._changed.wait_for(lambda: not self._writing)
+
     def flush(self, timeout_s: float | None = None) -> bool:
         """Wait until everything offered so far is written or dropped; whether it was in time."""
         if self._thread is None:
@@ -102,9 +116,10 @@ class PageWriter:
                 self._changed.notify_all()
 
     def _next(self) -> list[tuple[Page, PageRows]]:
-        """The oldest page, and those of its domain that follow it at once."""
+        """The oldest page, and those of its domain that follow it at once; none if they were all
+        forgotten."""
         with self._changed:
-            batch = [self._queue.popleft()]
+            batch = [self._queue.popleft()] if self._queue else []
             while self._queue and len(batch) < BATCH_PAGES_MAX:
                 if self._queue[0][0].domain != batch[0][0].domain:
                     break
@@ -134,9 +149,11 @@ class PageWriter:
         found: list[tuple[Page, PageRows]] = []
         parent = page.parent
         while parent is not None and parent not in ahead:
-            if self._disk.find(page.domain, [parent]):
+            # What a private page continues may be public.
+            domains = (page.domain, PUBLIC)
+            if any(self._disk.find(domain, [parent]) for domain in domains):
                 break
-            infos = self._host.find(page.domain, [parent])
+            infos = [info for domain in domains for info in self._host.find(domain, [parent])]
             rows = self._host.read(infos[0], BOTH) if infos else None
             if rows is None or isinstance(rows, Refused):
                 return None

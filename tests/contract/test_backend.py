@@ -23,7 +23,8 @@ def test_sizes_are_usable(backend: Backend) -> None:
     assert [backend.length(stream) for stream in range(backend.streams)] == [0] * backend.streams
 
 
-def test_logits_are_the_callers_own(backend: Backend) -> None:
+def test_logits_may_be_changed_until_more_is_fed(backend: Backend) -> None:
+    """What their reader does to them, and to the other streams meanwhile, changes nothing else."""
     ids = ids_for(backend, 4)
     first = backend.advance(0, ids[:2], logits=True)
     assert first is not None
@@ -31,9 +32,17 @@ def test_logits_are_the_callers_own(backend: Backend) -> None:
     assert first.dtype == np.float32
     assert np.isfinite(first).all()
     kept = first.copy()
-    backend.advance(0, ids[2:], logits=True)
-    backend.decode([(0, ids[0])])
+    backend.export(0, 0, 2)
+    backend.truncate(1, 0)
     assert same(first, kept)
+    first.fill(-np.inf)
+    again = backend.advance(1, ids[:2], logits=True)
+    assert same(again, kept)
+    pair = backend.decode([(1, ids[2]), (0, ids[2])])
+    assert same(*pair)
+    pair[0].fill(0)
+    assert not same(*pair)
+    assert np.isfinite(pair[1]).all()
 
 
 def test_the_same_schedule_gives_the_same_bytes_whatever_neighbours_hold(backend: Backend) -> None:
@@ -52,7 +61,7 @@ def test_asking_for_logits_changes_no_row(backend: Backend) -> None:
     assert backend.advance(0, ids, logits=False) is None
     backend.advance(1, ids, logits=True)
     assert backend.export(0, 0, 40) == backend.export(1, 0, 40)
-    assert same(*(backend.decode([(stream, ids[0])])[0] for stream in (0, 1)))
+    assert same(*(backend.decode([(stream, ids[0])])[0].copy() for stream in (0, 1)))
 
 
 def test_rows_exported_late_are_those_exported_at_once(backend: Backend) -> None:
@@ -85,7 +94,7 @@ def test_truncating_to_the_whole_length_keeps_everything(backend: Backend) -> No
     backend.advance(0, ids[:30], logits=False)
     backend.advance(1, ids[:30], logits=False)
     backend.truncate(0, 30)
-    assert same(backend.decode([(0, ids[30])])[0], backend.decode([(1, ids[30])])[0])
+    assert same(backend.decode([(0, ids[30])])[0].copy(), backend.decode([(1, ids[30])])[0])
 
 
 def test_a_group_decodes_as_each_would_alone(backend: Backend) -> None:
@@ -100,7 +109,7 @@ def test_a_group_decodes_as_each_would_alone(backend: Backend) -> None:
             backend.advance(stream, prompt, logits=False)
 
     reset()
-    solo = [[backend.decode([(s, t)])[0] for t in tails[s]] for s in range(len(prompts))]
+    solo = [[backend.decode([(s, t)])[0].copy() for t in tails[s]] for s in range(len(prompts))]
     rows = [backend.export(s, n, n + 2) for s, n in enumerate(lengths)]
     count = len(prompts)
     groups = [
@@ -248,7 +257,9 @@ def test_any_history_leaves_the_state_of_its_survivors(small: Backend, steps: St
             first = max(0, length - backend.export_tokens_max)
             assert backend.export(stream, first, length) == backend.export(spare, first, length)
         probe = ids_for(backend, 9, seed=9)
-        assert same(*(backend.advance(s, probe, logits=True) for s in (stream, spare)))
+        found = backend.advance(stream, probe, logits=True)
+        kept = None if found is None else found.copy()
+        assert same(kept, backend.advance(spare, probe, logits=True))
 
 
 def _apply(backend: Backend, stream: int, kind: str, ids: TokenIds) -> None:

@@ -281,20 +281,22 @@ def test_a_restore_beside_decodes_changes_none_of_them(backend: Backend) -> None
     tails = ids_for(backend, 6, seed=9)
     made = history(backend, third, [45] * (window // 45 + 3))
 
-    def run(restored: bool) -> list[bytes]:
+    def said(items: Sequence[tuple[int, int]]) -> list[bytes]:
+        return [logits.tobytes() for logits in backend.decode(items)]
+
+    def run(restored: bool) -> list[list[bytes]]:
         backend.truncate(third, 0)
         for stream, prompt in prompts.items():
             backend.truncate(stream, 0)
             backend.advance(stream, prompt, logits=False)
-        found = [backend.decode([(0, t), (1, t)]) for t in tails[:2]]
+        found = [said([(0, t), (1, t)]) for t in tails[:2]]
         if restored:
             made.restore(backend, third)
         else:
             made.repeat(backend, third)
         joined = [(0, tails[2]), (1, tails[3]), (third, tails[4])][-backend.group_max :]
-        found += [backend.decode([(0, t), (1, t)]) for t in tails[2:4]]
-        found += [backend.decode(joined) for _ in range(2)]
-        return [logits.tobytes() for group in found for logits in group]
+        found += [said([(0, t), (1, t)]) for t in tails[2:4]]
+        return found + [said(joined) for _ in range(2)]
 
     assert run(restored=True) == run(restored=False)
 

@@ -16,7 +16,7 @@ from store.commit import settled
 from store.memory_tables import MemoryTables
 from store.sqlite import Database
 from store.sqlite_tables import SqliteTables
-from store.tables import Append, Change, Delete, LogHead, Put, Tables, Trim, log_start
+from store.tables import Append, Change, Delete, Drop, LogHead, Put, Tables, Trim, log_start
 from tests.stores import FAST, KINDS, tables
 
 
@@ -138,6 +138,7 @@ def test_changes_are_made_together_and_in_order(kept: Tables) -> None:
         (Trim("t", -1), ContentError),
         (Trim("t", True), ContentError),
         (Append("a b", b""), ContentError),
+        (Drop("A"), ContentError),
         (Append("audit", None), ContentError),  # type: ignore[arg-type]
         ("put", ContentError),
     ],
@@ -148,6 +149,19 @@ def test_one_refused_change_refuses_all(
     with pytest.raises(error):
         kept.apply([Put("t", b"good", b"v"), change])
     assert kept.keyed("t").items() == []
+
+
+def test_a_log_that_is_dropped_begins_anew(kept: Tables) -> None:
+    log = kept.log("audit")
+    for body in (b"a", b"b"):
+        log.append(body)
+    kept.log("other").append(b"c")
+    assert kept.apply([Drop("audit"), Drop("audit"), Append("audit", b"d")]) == [2, 0, 1]
+    assert [(entry.seq, entry.body) for entry in log.entries()] == [(1, b"d")]
+    assert log.verify(log_start("audit")).seq == 1
+    assert kept.apply([Drop("audit")]) == [1]
+    assert log.head() == log_start("audit")
+    assert kept.logs() == ["other"]
 
 
 async def test_a_coroutine_waits_for_durability(kept: Tables) -> None:
@@ -182,6 +196,7 @@ changes = st.one_of(
     st.builds(Delete, names, keys),
     st.builds(Trim, names, st.integers(0, 4)),
     st.builds(Append, names, st.binary(max_size=3)),
+    st.builds(Drop, names),
 )
 
 

@@ -70,6 +70,7 @@ class LlamaBackend:
         window = profile.model.window_tokens
         self.export_tokens_max = window or profile.context_tokens
         self._threads = (profile.threads_decode, max(1, threads_batch))
+        self._threads_set: tuple[int, int] | None = None
         self._lengths = [0] * profile.streams
         self._lowest = [0] * profile.streams  # the first position with sliding rows
         self._shape = StateShape(
@@ -259,8 +260,7 @@ class LlamaBackend:
             fed.token[index], fed.pos[index] = token, position
             fed.n_seq_id[index], fed.seq_id[index][0] = 1, stream
             fed.logits[index] = index in outputs
-        decode, prefill = self._threads
-        self._library.llama_set_n_threads(self._context, decode, prefill if batch else decode)
+        self._set_threads(batch=batch)
         code = self._library.llama_decode(self._context, fed)
         grown: dict[int, int] = {}
         for stream, _, position in items:
@@ -273,6 +273,14 @@ class LlamaBackend:
             raise WorkerFault(f"the library failed to compute {len(items)} tokens (code {code})")
         for stream, length in grown.items():
             self._settle(stream, length)
+
+    def _set_threads(self, *, batch: bool) -> None:
+        """Only where they change: each call of the library offers the interpreter to others."""
+        decode, prefill = self._threads
+        wanted = (decode, prefill if batch else decode)
+        if wanted != self._threads_set:
+            self._library.llama_set_n_threads(self._context, *wanted)
+            self._threads_set = wanted
 
     def _state_of(self, stream: int) -> memoryview:
         """The stream's state as the library writes it, in a buffer that the next call reuses."""
@@ -317,10 +325,11 @@ class LlamaBackend:
         )
 
     def _logits(self, index: int) -> Logits:
+        """The library's own buffer, until it computes again."""
         row = self._library.llama_get_logits_ith(self._context, index)
         if not row:
             raise WorkerFault(f"the library has no logits for token {index} of the batch")
-        return np.ctypeslib.as_array(row, shape=(self._vocabulary_tokens,)).copy()
+        return np.ctypeslib.as_array(row, shape=(self._vocabulary_tokens,))
 
     def _checked(self, stream: int) -> int:
         if not 0 <= stream < self.streams:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from actors.worker.chain import chains
 from actors.worker.limits import SEGMENTS_MAX
@@ -57,3 +59,31 @@ def test_empty_prompts_and_broken_ids_are_refused() -> None:
         READER.read([segment("user", (), ())], b"", answer_tokens=1)
     with pytest.raises(ContentError, match="multiple"):
         READER.read([segment("user", (2,), (9,))], b"abc", answer_tokens=1)
+
+
+@pytest.mark.req("AUT-5")
+@given(
+    sizes=st.lists(st.tuples(st.sampled_from(["user", "model"]), st.integers(0, 9)), max_size=5),
+    public=st.integers(0, 5),
+    opened=st.booleans(),
+)
+def test_an_advance_is_public_if_all_its_ids_are(
+    sizes: list[tuple[str, int]], public: int, opened: bool
+) -> None:
+    """And then it is the same advance, of the same chain, whatever follows what is public."""
+    reader = PromptReader(PROFILE, FakeBackend().tokenizer, context_tokens=500, chunk_tokens=4)
+    talk = Talk().add("user", text_ids("first"))
+    for role, size in sizes:
+        talk = talk.add(role, text_ids("x" * size))
+    public = min(public, len(talk.segments))
+    prompt = reader.read(
+        talk.segments, pack(OPENER) if opened else b"", answer_tokens=1, public=public
+    )
+    ids = sum(len(s.head) + len(s.content) for s in talk.segments[:public]) // 4
+    assert all(advance.stop <= ids for advance in prompt.advances[: prompt.public])
+    assert all(advance.stop > ids for advance in prompt.advances[prompt.public :])
+    assert prompt.public_tokens == ([0] + [a.stop for a in prompt.advances])[prompt.public]
+    if public:
+        alone = reader.read(talk.segments[:public], b"", answer_tokens=1, public=public)
+        assert alone.public == len(alone.advances)
+        assert prompt.chains[: prompt.public] == alone.chains[: prompt.public]

@@ -14,6 +14,7 @@ from msgspec import structs
 from actors.worker.drivers import LoopDriver
 from actors.worker.pages import state_digest
 from actors.worker.room import WorkerRoom
+from actors.worker.tiers import Tiers
 from protocol.caveats import DomainCaveat
 from protocol.derivation import Derivation, check_pair, open_evidence
 from protocol.envelope import open_reply, seal
@@ -32,13 +33,15 @@ from protocol.errors import (
 from protocol.families import FAMILIES, advancing
 from protocol.ids import ChainId, PageId, TokensId
 from protocol.messages import Empty
-from protocol.messages.worker import AskReceipt, Cancel, Item, Settle, Stats
+from protocol.messages.worker import AskPages, AskReceipt, Cancel, Item, Settle, Stats
 from protocol.record import decode_record, encode_record
 from protocol.resource import Right
 from protocol.tokens import pack, unpack
+from store.pages.memory import MemoryPageTier
 from tests.bare_worker import Bare, bare_answer
 from tests.chains import ANCHORS, NOW, PRINCIPAL, nonce, turn_chain
 from tests.fake_backend import FakeBackend
+from tests.page_samples import TestClock
 from tests.worker_rooms import (
     CHUNK,
     EOT,
@@ -726,7 +729,34 @@ async def test_every_advance_that_was_fed_is_reported_once_with_its_page() -> No
 async def test_states_that_are_not_equal_bit_by_bit_are_no_evidence() -> None:
     listener = Listener()
     talk = Talk().add("user", text_ids("Who flies out at dawn?"))
-    async with opened(mailbox=listener, states_equal=False) as bench:
+    async with opened(mailbox=listener, states_equal=False, reproducible=False) as bench:
         await bench.answer(talk.segments)
         await bench.receipt()
     assert listener.heard == []
+
+
+@pytest.mark.req("DRV-6", "AUT-5")
+async def test_pages_are_held_for_their_domain_while_their_bytes_are_there() -> None:
+    listener = Listener()
+    host = MemoryPageTier(TestClock(), 2**20)
+    talk = Talk().add("user", text_ids("Who flies out at dawn?"))
+
+    async def held(bench: Bench, chain: str, *pages: str, domain: str = "alice") -> bool:
+        ask = AskPages(chain=ChainId.parse(chain), pages=[PageId.parse(page) for page in pages])
+        return (await bench.room.on_pages(call_from(domain), ask)).held
+
+    async with opened(mailbox=listener, states_equal=True, tiers=Tiers(host)) as bench:
+        await bench.answer(talk.segments)
+        await bench.receipt()
+        await until(lambda: len(listener.heard) > 1, pause_s=0.01)
+        said = [open_evidence(each.evidence or b"").outputs for each in listener.heard]
+        chain, page = next([each.id for each in outputs] for outputs in said if len(outputs) == 2)
+        assert await held(bench, chain, page)
+        assert not await held(bench, chain, page, domain="bob")
+        assert not await held(bench, chain, page, str(PageId.of(b"another")))
+        assert not await held(bench, str(ChainId.of(b"another")), page)
+        (info,) = host.find("alice", [ChainId.parse(chain)])
+        host.spoil(info)
+        assert not await held(bench, chain, page)
+    async with opened() as bench:
+        assert not await held(bench, chain, page)

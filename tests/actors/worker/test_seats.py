@@ -10,7 +10,7 @@ from actors.worker.chain import chains
 from actors.worker.schedule import Advance
 from actors.worker.seats import Found, Seats
 from actors.worker.streams import Choice
-from actors.worker.tiers import Tiers
+from actors.worker.tiers import GAIN_SHARE, Tiers
 from protocol.errors import WorkerFault
 from protocol.ids import ChainId
 from store.pages.memory import MemoryPageTier
@@ -204,8 +204,11 @@ def test_a_restore_that_fails_leaves_nothing_and_is_told() -> None:
 def test_so_few_tokens_are_fed_and_not_restored() -> None:
     seats, _, host = with_tiers(streams=1)
     overwritten(seats)
+    assert seats.take("alice", LONG_CHAINS) is not None
+    assert seats.leave(0)
+    assert len(host.find("bob", CHAINS[:1])) == 1
     hits = host.stats().hits
-    seat = seats.take("alice", LONG_CHAINS[:1])
+    seat = seats.take("bob", CHAINS[:1])
     assert seat is not None
     assert seat.tokens == 0
     assert host.stats().hits == hits
@@ -230,3 +233,59 @@ def test_another_domain_is_restored_nothing() -> None:
     seat = seats.take("bob", LONG_CHAINS)
     assert seat is not None
     assert seat.tokens == backend.length(seat.stream) == 0
+
+
+@pytest.mark.req("KV-4", "KV-5")
+def test_each_of_many_conversations_behind_one_prompt_gets_its_own_tokens_back() -> None:
+    """Twice as many as there are streams, and little of each is its own: what the shared prompt's
+    stream gives would be nearly enough."""
+    host = MemoryPageTier(TestClock(), 2**30)
+    seats = Seats(FakeBackend(window_tokens=512), PROFILE, Tiers(host))
+    shared = [Advance((9,) * 150, 0, 0), Advance((10,) * 150, 1, 150)]
+    talks = [[*shared, Advance((11 + k,) * 28, 2, 300)] for k in range(8)]
+
+    def turn(pieces: list[Advance]) -> tuple[int, int]:
+        """As an engine takes it: the last piece is always fed."""
+        names = chains(PROFILE, pieces)
+        seat = seats.take("alice", names[:-1])
+        assert seat is not None
+        for piece, name in list(zip(pieces, names, strict=True))[seat.keep :]:
+            seats.feed(seat.stream, piece, name, logits=False)
+        assert seats.leave(seat.stream)
+        return seat.tokens, seat.found.tier_to_tokens.get("host", 0)
+
+    assert [turn(talk)[0] for talk in talks] == [0] + [300] * 7
+    for talk in talks:
+        talk += [Advance((30,) * 6, 3, 328), Advance((31,) * 20, 4, 334)]
+    found = [turn(talk) for talk in talks]
+    assert [tokens for tokens, _ in found] == [328] * 8
+    assert sum(host_tokens > 0 for _, host_tokens in found) >= 4, "four at most were on a stream"
+
+
+def test_a_small_gain_is_not_worth_a_long_restore() -> None:
+    tiers = Tiers(MemoryPageTier(TestClock(), 2**30), gain_tokens_min=8)
+    assert not tiers.is_worth(gain=7, tokens=100)
+    assert tiers.is_worth(gain=8, tokens=100)
+    assert tiers.is_worth(gain=8, tokens=8 * GAIN_SHARE + GAIN_SHARE - 1)
+    assert not tiers.is_worth(gain=8, tokens=9 * GAIN_SHARE)
+
+
+def test_what_a_stream_loses_little_by_is_restored_in_its_place() -> None:
+    """A longer prefix takes the stream of the short one, and no other conversation's."""
+    seats, _, _ = with_tiers(streams=2)
+    assert seats.take("alice", CHAINS) is not None
+    seats.feed(1, PIECES[0], CHAINS[0], logits=False)
+    assert seats.leave(1)
+    # A branch cut 40 tokens off stream 0 and put 10 there; stream 1 was used before it.
+    branch = chains(PROFILE, [*LONG[:5], Advance((99,) * 10, 5, 200)])
+    short = seats.take("alice", branch[:5])
+    assert short is not None
+    assert (short.stream, short.tokens) == (0, 200)
+    seats.feed(short.stream, Advance((99,) * 10, 5, 200), branch[5], logits=False)
+    assert seats.leave(short.stream)
+    resident = {stream.index: stream.tokens for stream in seats.streams}
+    whole = seats.take("alice", LONG_CHAINS)
+    assert whole is not None
+    assert (whole.tokens, whole.stream) == (240, short.stream)
+    other = 1 - short.stream
+    assert seats.streams[other].tokens == resident[other]

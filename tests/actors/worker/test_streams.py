@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -202,3 +204,76 @@ def test_leased_and_retired_streams_are_never_chosen() -> None:
     assert table.usable()
     table.retire(0)
     assert not table.usable()
+
+
+def held_by(*holdings: tuple[str, str, int]) -> Streams:
+    """Idle streams: whose it is, its word, and how many of its first advances are public."""
+    table = Streams(len(holdings) + 1)
+    for index, (domain, word, public) in enumerate(holdings):
+        table.lease(Choice(index, 0, 0), domain)
+        for k in range(len(word)):
+            table.extend(index, chain(word[: k + 1]), size(word[: k + 1]), public=k < public)
+        table.release(index)
+    return table
+
+
+@pytest.mark.req("AUT-5")
+def test_a_strangers_stream_matches_as_far_as_both_are_public() -> None:
+    table = held_by(("alice", "aabb", 2))
+    for public, keep in [(0, 0), (1, 1), (2, 2), (3, 2), (4, 2)]:
+        assert table.match(0, "bob", chains("aabb"), public).keep == keep
+        assert table.match(0, "alice", chains("aabb"), public).keep == 4
+    assert table.match(0, "bob", chains("ba"), 2).keep == 0
+
+
+@pytest.mark.req("AUT-5", "KV-5")
+def test_a_stranger_gets_a_stream_that_loses_nothing_or_goes_first() -> None:
+    whole, tail = ("alice", "aa", 2), ("alice", "aab", 2)
+    # Nothing but what is public lies on it.
+    assert held_by(whole).choose("bob", chains("aabb"), 2) == Choice(0, 2, 2)
+    # A private tail stays while another stream is free, however short it is.
+    assert held_by(tail).choose("bob", chains("aabb"), 2) == Choice(1, 0, 0)
+    # All are full: the one that goes first keeps what is public.
+    table = held_by(tail, ("carol", "ba", 0))
+    table.lease(Choice(2, 0, 0), "dora")
+    table.extend(2, chain("b"), 7)
+    assert table.choose("bob", chains("aabb"), 2) == Choice(0, 2, 2)
+    # To its owner the usual rule holds.
+    assert held_by(tail).choose("alice", chains("aabb"), 2) == Choice(0, 3, 9)
+
+
+@pytest.mark.req("AUT-5")
+def test_who_takes_a_public_stream_makes_what_follows_its_own() -> None:
+    table = held_by(("alice", "aa", 2))
+    table.lease(Choice(0, 2, 2), "bob")
+    table.extend(0, chain("aab"), 9, public=False)
+    table.extend(0, chain("aaba"), 10, public=True)
+    table.release(0)
+    assert [boundary.public for boundary in table[0].boundaries] == [True, True, False, False]
+    assert table.match(0, "alice", chains("aaba"), 4).keep == 2
+    assert table.match(0, "bob", chains("aaba"), 0).keep == 4
+    table.withdraw()
+    assert table.match(0, "alice", chains("aaba"), 4).keep == 0
+    assert table.match(0, "bob", chains("aaba"), 0).keep == 4
+
+
+@pytest.mark.req("AUT-5")
+def test_a_settlement_goes_on_where_only_public_states_lie() -> None:
+    table = held_by(("alice", "aa", 2))
+    assert table.choose_spare("bob", chains("aab"), 2) == Choice(0, 2, 2)
+    assert table.choose_spare("bob", chains("aab"), 1) == Choice(1, 0, 0)
+    assert held_by(("alice", "aab", 2)).choose_spare("bob", chains("aaa"), 2) == Choice(1, 0, 0)
+
+
+@pytest.mark.req("AUT-5")
+def test_what_is_restored_is_public_as_far_as_its_pages_are() -> None:
+    pages = infos("aab")
+    public = [in_domain(info, domain="public") if k != 1 else info for k, info in enumerate(pages)]
+    table = Streams(1)
+    table.occupy(Choice(0, 0, 0), "alice")
+    table.fill(0, public, 0)
+    assert [boundary.public for boundary in table[0].boundaries] == [True, False, False]
+
+
+def in_domain(info: PageInfo, *, domain: str) -> PageInfo:
+    return replace(info, page=replace(info.page, domain=domain))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from actors.worker.tiers import Tiers
 from actors.worker.writer import PageWriter
 from protocol.ids import PageId
+from protocol.page import page_digest
 from store.pages.memory import MemoryPageTier
 from store.pages.tier import PageTier
 from tests.page_samples import Pages, TestClock, chains_of, disk, talk
@@ -60,16 +61,45 @@ def test_the_longest_prefix_is_put_together_from_both(in_host: set[int], on_disk
         assert found.sliding == (rows.sliding if needed else b"")
 
 
-@pytest.mark.req("AUT-5")
-def test_nothing_is_kept_for_all() -> None:
+@pytest.mark.req("AUT-5", "KV-5")
+@given(
+    own=st.sets(st.integers(0, 5)),
+    shared=st.sets(st.integers(0, 5)),
+    public=st.integers(0, 6),
+)
+def test_what_is_public_of_a_prompt_is_looked_for_in_both_domains(
+    own: set[int], shared: set[int], public: int
+) -> None:
+    mine, everybodys = talk("ann", *range(6)), talk("public", *range(6))
+    host = tier([mine[k] for k in own])
+    disk = tier([everybodys[k] for k in shared])
+    found = Tiers(host, disk).longest("ann", chains_of(mine), public)
+    usable = [k in own or (k in shared and k < public) for k in range(6)]
+    assert len(found) == len(list(itertools.takewhile(bool, usable)))
+    for k, held in enumerate(found):
+        is_public = k in shared and k < public
+        assert held.info.page.domain == ("public" if is_public else "ann")
+        assert held.tiers == (("disk",) if is_public else ("host",))
+
+
+@pytest.mark.req("AUT-5", "AUT-8")
+def test_a_domain_is_dropped_from_memory_queue_and_disk() -> None:
     host, disk = tier(), tier()
     writer = PageWriter(disk, host)
     tiers = Tiers(host, disk, writer)
-    for page, rows in [*talk("ann", 1, 2), *talk("public", 1, 2)]:
+    for page, rows in [*talk("public", 1, 2), *talk("ann", 1, 2)]:
         tiers.keep(page, rows)
     writer.flush()
-    assert host.stats().pages == disk.stats().pages == 2
-    assert not disk.find("public", chains_of(talk("public", 1, 2)))
+    for page, rows in [*talk("public", 3, 4), *talk("ann", 3, 4)]:
+        tiers.keep(page, rows)
+    tiers.drop("public")
+    writer.flush()
+    for kept in (host, disk):
+        assert kept.stats().pages == 4
+        for names in ((1, 2), (3, 4)):
+            assert kept.find("public", chains_of(talk("public", *names))) == []
+            assert len(kept.find("ann", chains_of(talk("ann", *names)))) == 2
+    tiers.drop("nobody")
 
 
 @pytest.mark.req("AUT-5", "AUT-9")
@@ -171,3 +201,23 @@ def test_the_digest_is_known_without_reading() -> None:
     (held,) = Tiers(tier(pages)).longest("ann", chains_of(pages))
     assert isinstance(held.info.digest, PageId)
     assert held.stop == TOKENS
+
+
+@pytest.mark.req("DRV-6", "KV-7")
+def test_a_page_is_held_where_its_bytes_are() -> None:
+    (page, rows), *_ = talk("ann", 1, 2)
+    digest = page_digest(rows)
+    for host, other in ((tier([(page, rows)]), tier()), (tier(), tier([(page, rows)]))):
+        tiers = Tiers(host, other)
+        assert tiers.holds("ann", page.chain, digest)
+        assert not tiers.holds("bob", page.chain, digest)
+        assert not tiers.holds("ann", page.chain, PageId.of(b"another"))
+        assert not tiers.holds("ann", chains_of(talk("ann", 3))[0], digest)
+    # A page that reads back otherwise is not held, and another tier may have it.
+    spoilt = tier([(page, rows)])
+    (info,) = spoilt.find("ann", [page.chain])
+    spoilt.spoil(info)
+    assert not Tiers(spoilt, tier()).holds("ann", page.chain, digest)
+    spoilt = tier([(page, rows)])
+    spoilt.spoil(info)
+    assert Tiers(spoilt, tier([(page, rows)])).holds("ann", page.chain, digest)

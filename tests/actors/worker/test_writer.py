@@ -107,3 +107,44 @@ def test_a_disk_that_raises_does_not_end_the_writing() -> None:
     assert writer.flush(10)
     assert disk.stats().pages == 1
     writer.close()
+
+
+@pytest.mark.req("AUT-5", "AUT-8")
+def test_what_is_forgotten_is_not_written() -> None:
+    disk = SlowDisk()
+    writer = PageWriter(disk, tier()).start()
+    held = talk("public", *range(12))
+    for page in [*held, *talk("ann", 1, 2), *talk("public", "a")]:
+        writer.offer(*page)
+    forgetting = threading.Thread(target=writer.forget, args=("public",))
+    forgetting.start()
+    # It waits for what is being written, whatever that is.
+    disk.let.set()
+    forgetting.join(60)
+    assert not forgetting.is_alive()
+    written = disk.stats().pages
+    assert writer.flush(60)
+    # Of the domain nothing more came, and of the other all.
+    assert disk.stats().pages - written in (0, 2)
+    assert len(disk.find("ann", chains_of(talk("ann", 1, 2)))) == 2
+    assert not disk.find("public", chains_of(talk("public", "a")))
+    assert writer.offer(*talk("ann", 3)[0])
+    assert writer.flush(60)
+    writer.close()
+
+
+@pytest.mark.req("AUT-5", "KV-3")
+def test_a_private_page_continues_a_public_one() -> None:
+    """It is written if the public pages before it are there, or can be taken along."""
+    disk, host = tier(), tier()
+    writer = PageWriter(disk, host)
+    last = talk("ann", 1, 2, 3)[2]
+    writer.offer(*last)
+    writer.flush()
+    assert (disk.stats().pages, writer.dropped) == (0, 1)
+    for page in talk("public", 1, 2):
+        host.put(*page)
+    writer.offer(*last)
+    writer.flush()
+    assert len(disk.find("public", chains_of(talk("public", 1, 2)))) == 2
+    assert len(disk.find("ann", [last[0].chain])) == 1

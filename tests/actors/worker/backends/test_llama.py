@@ -130,10 +130,10 @@ def fed(backend: LlamaBackend, stream: int, counts: tuple[int, ...]) -> list[Pag
 def next_logits(backend: LlamaBackend, stream: int) -> list[bytes]:
     """Of some decodes, and of an advance that fills the kernel's tiles."""
     ids = backend.tokenizer.encode("the end of the thing and another ") * 3
-    found = [backend.decode([(stream, token)])[0] for token in ids[:5]]
+    found = [backend.decode([(stream, token)])[0].tobytes() for token in ids[:5]]
     last = backend.advance(stream, ids[:70], logits=True)
     assert last is not None
-    return [logits.tobytes() for logits in (*found, last)]
+    return [*found, last.tobytes()]
 
 
 def test_with_more_decode_threads_every_sliding_row_is_restored() -> None:
