@@ -10,14 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
 from typing import Final, NamedTuple
 
 from actors.room import Room
 from protocol.derivation import Derivation, attest
-from protocol.ids import ObjectId
-from protocol.messages.muninn import Execution, Report, Results
+from protocol.messages.muninn import Execution, Origin, Report, Results
 
 log = logging.getLogger("huginn.reporting")
 
@@ -36,12 +35,13 @@ _WELCOME: Final = frozenset(("inserted", "already-present", "equal"))
 
 class _Executed(NamedTuple):
     domain: str
-    result: ObjectId
+    result: Hashable
     derive: Callable[[], Derivation]
     measurements: Mapping[str, int]
+    origin: Origin | None
 
     @property
-    def key(self) -> tuple[str, ObjectId]:
+    def key(self) -> tuple[str, Hashable]:
         return self.domain, self.result
 
 
@@ -59,7 +59,7 @@ class EvidenceQueue:
         self._waiting_max = waiting_max
         self._closed = MUNINN not in room.world.room_to_key
         self._waiting: deque[_Executed] = deque()
-        self._said: OrderedDict[tuple[str, ObjectId], None] = OrderedDict()
+        self._said: OrderedDict[tuple[str, Hashable], None] = OrderedDict()
         self._full = asyncio.Event()
         self._sender: asyncio.Task[None] | None = None
         self.dropped = 0
@@ -72,16 +72,19 @@ class EvidenceQueue:
     def put(
         self,
         domain: str,
-        result: ObjectId,
+        result: Hashable,
         derive: Callable[[], Derivation],
         measurements: Mapping[str, int],
+        origin: Origin | None = None,
     ) -> None:
-        """Report, later, that `derive()` was executed for `domain` and led to `result`.
+        """Report, later, that `derive()` was executed for `domain` and led to `result`: an id, or
+        what else tells an execution and its result from others. `origin`: where its inputs can be
+        had.
 
         Of equal results in a domain only the first is reported. Never waits and never raises;
         `derive` is called in the event loop, later or not at all.
         """
-        executed = _Executed(domain, result, derive, measurements)
+        executed = _Executed(domain, result, derive, measurements, origin)
         if self._closed or executed.key in self._said:
             return
         self._said[executed.key] = None
@@ -155,6 +158,7 @@ class EvidenceQueue:
                 domain=executed.domain,
                 measurements=executed.measurements,
             ),
+            origin=executed.origin,
         )
 
     def _forget(self, executed: _Executed) -> None:

@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from actors.muninn.memo import MemoLimits
+from actors.muninn.limits import MemoLimits
 from actors.muninn.room import MuninnRoom
-from protocol.derivation import Derivation, DerivationInvocation
+from actors.room import Call
+from protocol.derivation import Derivation, DerivationInvocation, Output, invocation_id
 from protocol.envelope import open_reply, seal
-from protocol.ids import ObjectId, ProfileId
+from protocol.ids import InvocationId, ProfileId
 from protocol.limits import MESSAGE_BYTES_MAX
 from protocol.messages import Empty
 from protocol.messages import muninn as messages
@@ -38,23 +39,20 @@ class Held:
     def hold(self, domain: str, derivation: Derivation) -> None:
         self.ids[domain] |= {output.id for output in derivation.outputs}
 
-    async def exists(self, domain: str, ids: Sequence[ObjectId]) -> Sequence[bool]:
-        self.asked.append((domain, [str(each) for each in ids]))
+    async def held(self, call: Call, outputs: Sequence[Output]) -> bool:
+        self.asked.append((call.domain, [each.id for each in outputs]))
         if self.meanwhile is not None:
             await self.meanwhile()
         if self.trouble is not None:
             raise self.trouble
-        return [str(each) in self.ids[domain] for each in ids]
+        return {each.id for each in outputs} <= self.ids[call.domain]
 
 
-class Charges:
-    """A `Ledger`: every charge, in order."""
-
-    def __init__(self) -> None:
-        self.made: list[tuple[bytes, int]] = []
-
-    def charge(self, principal: bytes, units: int) -> None:
-        self.made.append((principal, units))
+def look_of(*wanted: Derivation | DerivationInvocation) -> messages.Look:
+    """A look for these."""
+    invocations = [w.invocation if isinstance(w, Derivation) else w for w in wanted]
+    ids: list[InvocationId] = [invocation_id(each) for each in invocations]
+    return messages.Look(invocations=ids)
 
 
 @dataclass
@@ -70,8 +68,8 @@ class Raven:
         self.house = Installation(reporting=self.reporting)
         self.house.signers["muninn"] = Signer(self.house.entropy.draw(32))
         self.house.room_to_key["muninn"] = self.house.signers["muninn"].public
-        self.held = Held()
-        self.charges = Charges()
+        self.held: Held | None = Held()
+        self.verifier = Signer(self.house.entropy.draw(32))
 
     async def start(self) -> Raven:
         await self.house.start()
@@ -83,8 +81,8 @@ class Raven:
             self.house.world("muninn"),
             self.tables,
             self.held,
-            self.charges,
             reproducible=frozenset(self.reproducible),
+            verifiers=(self.verifier.public,),
             limits=self.limits,
         )
         # Whatever was said to the room before counts as replayed.
@@ -101,10 +99,12 @@ class Raven:
         self, derivation: Derivation, room: str = "worker", **changes: Any
     ) -> messages.Execution:
         """A complete execution by that room, which holds what it gave."""
-        self.held.hold(changes.get("domain", "alice"), derivation)
+        if self.held is not None:
+            self.held.hold(changes.get("domain", "alice"), derivation)
         return messages.Execution(
             outcome="complete",
             invocation=derivation.invocation,
+            origin=changes.pop("origin", None),
             evidence=self.evidence(derivation, room, **changes),
         )
 
@@ -141,24 +141,12 @@ class Raven:
         ask = messages.Verified(checks=list(checks))
         return (await self.ask_as_room(room, "verified", ask, messages.Results)).results
 
-    # -- looking for a caller ----------------------------------------------------------------
-
-    def look_message(
-        self, principal: Principal, ask: messages.Look, room: str = "assembler", **changes: Any
-    ) -> bytes:
-        """A look by `room` under the handle that `principal` delegated to it."""
-        fields: dict[str, Any] = {
-            "chain": principal.chain("muninn", audience=self.house.room_to_key[room]),
-            "signer": self.house.signers[room],
-            **changes,
-        }
-        return principal.message("muninn", "look", ask, **fields)
+    # -- looking -----------------------------------------------------------------------------
 
     async def look(
         self, principal: Principal, *wanted: Derivation | DerivationInvocation, **changes: Any
     ) -> list[messages.Answer]:
-        invocations = [w.invocation if isinstance(w, Derivation) else w for w in wanted]
-        message = self.look_message(principal, messages.Look(invocations=invocations), **changes)
+        message = principal.message("muninn", "look", look_of(*wanted), **changes)
         reply = await self.house.post.call("muninn", message)
         return opened(reply, messages.Looked).answers
 
@@ -167,12 +155,18 @@ class Raven:
         answers = await self.look(principal, *wanted)
         for answer, derivation in zip(answers, wanted, strict=True):
             if answer.state == "known":
+                assert answer.invocation == derivation.invocation
                 assert answer.outputs == list(derivation.outputs)
             else:
                 assert answer == messages.Answer(state="unknown")
         return [answer.state == "known" for answer in answers]
 
     # -- operating ---------------------------------------------------------------------------
+
+    async def charged(self, operator: Principal) -> dict[bytes, int]:
+        """Derivations on every account."""
+        accounts = (await self.status(operator)).accounts
+        return {each.principal: each.derivations for each in accounts}
 
     async def status(self, operator: Principal) -> messages.MemoStatus:
         return await operator.caller.ask(

@@ -55,7 +55,7 @@ def computed(
     backend: Backend, spelled: Grammar, blocks: Sequence[ContextBlock], texts: Sequence[str]
 ) -> Json:
     """Ids, state digest and first greedy token of the prompt that `blocks` are, on stream 0."""
-    segments, opener = _spelled(spelled, blocks, texts)
+    segments, opener = spelled_prompt(spelled, blocks, texts)
     fed = advances(segments, pack(opener), chunk_tokens=backend.chunk_tokens)
     backend.truncate(0, 0)
     pages, logits = [], None
@@ -90,9 +90,10 @@ def block_of(shown: Json) -> ContextBlock:
     )
 
 
-def _spelled(
+def spelled_prompt(
     spelled: Grammar, blocks: Sequence[ContextBlock], texts: Sequence[str]
 ) -> tuple[list[Segment], TokenIds]:
+    """The segments that `spelled` makes of blocks and their texts, and what opens an answer."""
     state = spelled.initial()
     segments = []
     for block, text in zip(blocks, texts, strict=True):

@@ -16,11 +16,15 @@ from store.tables import Append, Change, LogHead
 
 
 class Draft:
-    """On top of `index` and `header`. `changes` are to be made as one transaction."""
+    """On top of `index` and `header`. `changes` are to be made as one transaction; `at_ns` is what
+    is written down as its time."""
 
-    def __init__(self, index: Index, log: EvidenceLog, header: Header) -> None:
+    def __init__(
+        self, index: Index, log: EvidenceLog, header: Header, at_ns: int | None = None
+    ) -> None:
         self._index = index
         self._log = log
+        self._at_ns = at_ns
         self._guards: dict[InvocationId, Guard] = {}
         # Evidence that came first in this draft, and may not be in the log yet.
         self._firsts: dict[InvocationId, bytes] = {}
@@ -42,8 +46,11 @@ class Draft:
 
     def append(self, entry: Examined | InvocationId, step: Step) -> None:
         """Take `step`, with its entry in the log."""
-        key = entry.key if isinstance(entry, Examined) else entry
-        written = kept(entry) if isinstance(entry, Examined) else Kept(v=1, key=key)
+        at_ns = self._at_ns
+        if isinstance(entry, Examined):
+            written = kept(entry, at_ns)
+        else:
+            written = Kept(v=1, key=entry, at_ns=at_ns)
         self.write(written)
         self.take(entry, step)
 
@@ -80,7 +87,7 @@ class Draft:
     def refresh(self, entry: Examined, step: Step) -> None:
         """Make active evidence resident, as the most recently used, if the guard knows it."""
         if step.guard.state == "active" and entry.id.digest in step.guard.evidence:
-            row = Row(invocation=entry.invocation, evidence=entry.signed)
+            row = Row(invocation=entry.invocation, evidence=entry.signed, origin=entry.origin)
             self.changes += self._index.renew_row(entry.key, row)
 
     def _suspect(self, entry: Examined, before: Guard) -> None:

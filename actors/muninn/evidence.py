@@ -6,10 +6,9 @@ that it states, with the outputs that the invocation's contract declares. Ids ar
 The log is the truth and the index its shadow. It is hash-chained and only ever appended to; each
 domain has its own, in generations named `evidence-<domain>-<n>`. A generation that is damaged, or
 that the operator disowns, is put aside unread and the next one begins, with an opening entry so
-that its name is found again; nothing in it is repaired. Compacting one would be the same step: the
-next generation filled with what the index still needs (the first evidence of each invocation, both
-sides of each conflict, what is expired), then begun. Until that is called for, a full log takes no
-more, and the operator begins a new one.
+that its name is found again; nothing in it is repaired. One that is nearly full is compacted
+(`compaction.py`) into the next one, which begins with a signed checkpoint and counts once the
+other is gone: the two change places in one transaction.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ from protocol.derivation import (
 from protocol.errors import ContentError, CorruptObject, RequestError
 from protocol.families import FAMILIES
 from protocol.ids import EvidenceId, InvocationId, framed_digest, parse_any
-from protocol.messages.muninn import Body
-from protocol.record import Record, decode_record, encode_record
+from protocol.messages.muninn import Body, Origin
+from protocol.record import Record, decode_record, encode_record, object_id
 from store.tables import Append, LogHead, LogTable, Tables, entry_digest, log_start
 
 _PREFIX: Final = "evidence"
@@ -45,6 +44,7 @@ class Examined:
     id: EvidenceId
     evidence: DerivationEvidence
     signed: bytes
+    origin: Origin | None = None
 
     @property
     def outputs_digest(self) -> bytes:
@@ -58,6 +58,7 @@ def examine(
     signed: bytes,
     executors: Collection[bytes],
     bodies: Collection[Body] = (),
+    origin: Origin | None = None,
 ) -> Examined:
     """The evidence in `signed`, if it is one of `executors`' of exactly `invocation`.
 
@@ -66,7 +67,7 @@ def examine(
     """
     if len(signed) > EVIDENCE_BYTES_MAX:
         raise ContentError(f"evidence of {len(signed)} bytes, at most {EVIDENCE_BYTES_MAX}")
-    examined = _paired(invocation, signed)
+    examined = _paired(invocation, signed, origin)
     evidence = examined.evidence
     if evidence.executor not in executors:
         raise ContentError("the evidence is signed by a key whose word does not count here")
@@ -82,41 +83,57 @@ def examine(
     return examined
 
 
-def _paired(invocation: DerivationInvocation, signed: bytes) -> Examined:
+def _paired(invocation: DerivationInvocation, signed: bytes, origin: Origin | None) -> Examined:
     evidence = open_evidence(signed)
     check_pair(invocation, evidence)
+    parameters = None if origin is None else origin.parameters
+    if parameters is not None and object_id(parameters) != invocation.parameters:
+        raise ContentError(f"other parameters than {invocation.parameters}, which are named")
     return Examined(
         key=evidence.invocation,
         invocation=invocation,
         id=EvidenceId.of(encode_record(evidence)),
         evidence=evidence,
         signed=signed,
+        origin=origin,
     )
 
 
 class Kept(Record):
-    """One entry of a log. With a record and signed evidence: that. With a key alone: its inputs
-    were found to be gone. With nothing: the opening of a generation."""
+    """One entry of a log. With a record and signed evidence: that, with where its inputs can be
+    had. With a key alone: its inputs were found to be gone. With a checkpoint: the opening of a
+    compacted generation. With nothing: the opening of another. `at_ns`: when it was written down,
+    in wall nanoseconds."""
 
     v: Literal[1]
     key: InvocationId | None = None
     invocation: DerivationInvocation | None = None
     evidence: bytes | None = None
+    origin: Origin | None = None
+    checkpoint: bytes | None = None
+    at_ns: int | None = None
 
 
 OPENING: Final = Kept(v=1)
 
 
-def kept(examined: Examined) -> Kept:
-    return Kept(v=1, key=examined.key, invocation=examined.invocation, evidence=examined.signed)
+def kept(examined: Examined, at_ns: int | None = None) -> Kept:
+    return Kept(
+        v=1,
+        key=examined.key,
+        invocation=examined.invocation,
+        evidence=examined.signed,
+        origin=examined.origin,
+        at_ns=at_ns,
+    )
 
 
 def reopened(entry: Kept) -> Examined | InvocationId | None:
     """What a log's entry holds: evidence of whichever executor, the invocation whose inputs are
-    gone, or nothing (the opening). Raises CorruptObject for what was never appended."""
+    gone, or nothing (an opening). Raises CorruptObject for what was never appended."""
     try:
         if entry.invocation is not None and entry.evidence is not None:
-            examined = _paired(entry.invocation, entry.evidence)
+            examined = _paired(entry.invocation, entry.evidence, entry.origin)
             if entry.key == examined.key:
                 return examined
         elif entry.invocation is None and entry.evidence is None:
@@ -136,8 +153,14 @@ class EvidenceLog:
 
     def __init__(self, tables: Tables, domain: str, generation: int) -> None:
         self.domain = domain
+        self._tables = tables
+        self._generation = generation
         self.name = f"{_PREFIX}-{domain_stem(domain)}-{generation}"
         self._log: LogTable = tables.log(self.name)
+
+    def next(self) -> EvidenceLog:
+        """The generation after this one."""
+        return EvidenceLog(self._tables, self.domain, self._generation + 1)
 
     @property
     def start(self) -> LogHead:
@@ -183,7 +206,17 @@ class EvidenceLog:
 
 
 def last_generation(tables: Tables, domain: str) -> int | None:
-    """The newest generation that has entries; None: the domain has no log. Raises StoreFault."""
+    """The newest generation that has entries and counts; None: the domain has no log. A compacted
+    one beside the one that it was to replace was never finished. Raises StoreFault."""
     prefix = f"{_PREFIX}-{domain_stem(domain)}-"
-    found = [int(name.removeprefix(prefix)) for name in tables.logs() if name.startswith(prefix)]
-    return max(found, default=None)
+    found = {int(name.removeprefix(prefix)) for name in tables.logs() if name.startswith(prefix)}
+    whole = (n for n in found if n - 1 not in found or not _is_compacted(tables, domain, n))
+    return max(whole, default=None)
+
+
+def _is_compacted(tables: Tables, domain: str, generation: int) -> bool:
+    try:
+        first = EvidenceLog(tables, domain, generation).read(1)
+    except CorruptObject:
+        return False
+    return first is not None and first.checkpoint is not None

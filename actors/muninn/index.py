@@ -21,6 +21,7 @@ from protocol import cbor
 from protocol.derivation import DerivationInvocation
 from protocol.errors import CorruptObject, RequestError
 from protocol.ids import InvocationId, framed_digest
+from protocol.messages.muninn import Origin
 from protocol.record import Record, decode_record, encode_record
 from store.tables import Change, Delete, KeyedTable, Put, Tables, Trim
 
@@ -44,10 +45,11 @@ class Header(Record):
 
 
 class Row(Record):
-    """The invocation, and the newest evidence of it, as signed."""
+    """The invocation, the newest evidence of it, as signed, and where its inputs can be had."""
 
     invocation: DerivationInvocation
     evidence: bytes
+    origin: Origin | None = None
 
 
 class Suspicion(Record):

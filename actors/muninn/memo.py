@@ -17,25 +17,28 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
+from actors.muninn.compaction import compacted
 from actors.muninn.draft import Draft
 from actors.muninn.evidence import (
-    OPENING,
     EvidenceLog,
     Examined,
+    Kept,
     examine,
     last_generation,
 )
 from actors.muninn.index import GENERATIONS, Header, Index, Suspicion, put_header, read_header
-from actors.muninn.rebuild import begun, folded
-from protocol.derivation import DerivationInvocation, Output, invocation_id
+from actors.muninn.limits import MemoLimits
+from actors.muninn.rebuild import Builder
+from actors.ports import Clock
+from protocol.derivation import DerivationInvocation
 from protocol.errors import CorruptObject, HuginnError, RequestError, StoreFault
 from protocol.ids import EvidenceId, InvocationId, framed_digest
-from protocol.messages.muninn import Verdict
+from protocol.messages.muninn import Origin, Verdict
+from protocol.signing import Signer
 from store.commit import settled
-from store.tables import Append, Change, LogHead, Tables
+from store.tables import Append, Change, Drop, LogHead, Tables
 
 T = TypeVar("T")
 log = logging.getLogger("huginn.muninn")
@@ -45,24 +48,17 @@ _OF_THE_UNKNOWN: Final = frozenset(("inserted", "capacity", "unknown"))
 _RENEWED_MAX: Final = 128
 
 
-@dataclass(frozen=True)
-class MemoLimits:
-    """Of one domain, so that none can fill another's: entries of the evidence log (about 5 kB
-    each with their index; 0: nothing is remembered), and invocations whose evidence is at hand."""
-
-    entries_max: int = 100_000
-    resident_max: int = 16_384
-
-
 FIGURES: Final = ("invocations", "resident", "evidence", "quarantined", "damaged")
 
 
 class Found(NamedTuple):
-    """Evidence that holds, if its outputs are still there."""
+    """Evidence that holds, if its outputs are still there; the first that was heard of it, as it
+    stands in the log, and how many testimonies and spot checks agree."""
 
-    key: InvocationId
-    outputs: tuple[Output, ...]
-    evidence: EvidenceId
+    examined: Examined
+    first: Kept | None
+    testimonies: int
+    checks: int
 
 
 class Drawn(NamedTuple):
@@ -71,6 +67,7 @@ class Drawn(NamedTuple):
     rank: bytes
     invocation: DerivationInvocation
     evidence: EvidenceId
+    origin: Origin | None
 
 
 Said = Examined | InvocationId  # evidence, or that the inputs of this are gone
@@ -78,7 +75,7 @@ Said = Examined | InvocationId  # evidence, or that the inputs of this are gone
 
 class DomainMemo:
     """The memo of `domain` in `tables`. `executors`: the keys whose evidence counts. `counters` is
-    the room's."""
+    the room's, and `signer` its key, for checkpoints."""
 
     def __init__(
         self,
@@ -87,12 +84,19 @@ class DomainMemo:
         executors: Collection[bytes],
         limits: MemoLimits,
         counters: Counter[str],
+        *,
+        signer: Signer,
+        clock: Clock,
     ) -> None:
         self.domain = domain
         self._tables = tables
         self._executors = executors
         self._limits = limits
         self._counters = counters
+        self._signer = signer
+        self._clock = clock
+        self._builder = Builder(tables, domain, limits.resident_max, signer.public)
+        self._floor = 0  # entries that the last compaction left
         self._lock = asyncio.Lock()
         self._header: Header | None = None
         self._index = Index(tables, domain, 0)
@@ -127,7 +131,7 @@ class DomainMemo:
         if header is None:
             if last_generation(self._tables, self.domain) is not None:
                 raise CorruptObject(f"the memo of {self.domain} has a log and no header")
-            header = begun(self._tables, self.domain, generation=0, number=0, damaged=0)
+            header = self._builder.begun(generation=0, number=0, damaged=0)
         return header
 
     def _take(self, header: Header, suspects: set[InvocationId]) -> None:
@@ -144,27 +148,29 @@ class DomainMemo:
 
     # -- looking -----------------------------------------------------------------------------
 
-    def find(self, invocation: DerivationInvocation) -> Found | None:
-        """What is known of `invocation`, with every check but that its outputs are there."""
-        key = invocation_id(invocation)
+    def find(self, key: InvocationId) -> Found | None:
+        """What is known of `key`, with every check but that its outputs are there."""
         try:
             examined = self._served(key)
+            guard = None if examined is None else self._index.guard(key)
+            first = None if guard is None else self._log.read(guard.seq)
         except (CorruptObject, StoreFault) as error:
             self._trouble(error)
             return None
-        if examined is None:
+        if examined is None or guard is None:
             return None
         self._touched[key] = None
-        return Found(key, examined.evidence.outputs, examined.id)
+        return Found(examined, first, len(guard.evidence), guard.checks)
 
     def stands(self, found: Found) -> bool:
         """Whether `found`, which was found a moment ago, is still served."""
         try:
-            guard = self._index.guard(found.key) if self.sound else None
+            guard = self._index.guard(found.examined.key) if self.sound else None
         except (CorruptObject, StoreFault) as error:
             self._trouble(error)
             return False
-        return guard is not None and guard.state == "active" and found.key not in self._suspects
+        suspect = found.examined.key in self._suspects
+        return guard is not None and guard.state == "active" and not suspect
 
     def _served(self, key: InvocationId) -> Examined | None:
         if not self.sound or key in self._suspects:
@@ -174,7 +180,7 @@ class DomainMemo:
         if guard is None or row is None:
             return None
         try:
-            examined = examine(row.invocation, row.evidence, self._executors)
+            examined = examine(row.invocation, row.evidence, self._executors, (), row.origin)
         except CorruptObject:
             raise
         except RequestError:  # its executor does not count any more, or its family is gone
@@ -198,7 +204,8 @@ class DomainMemo:
             for rank, key in heapq.nsmallest(count, ranked):
                 examined = self._served(key)
                 if examined is not None:
-                    drawn.append(Drawn(rank, examined.invocation, examined.id))
+                    invocation, origin = examined.invocation, examined.origin
+                    drawn.append(Drawn(rank, invocation, examined.id, origin))
         except (CorruptObject, StoreFault) as error:
             self._trouble(error)
         return drawn
@@ -224,7 +231,7 @@ class DomainMemo:
             return ["unknown"] * len(said)
 
     async def _admit(self, said: Sequence[Said], header: Header, known_only: bool) -> list[Verdict]:
-        draft = Draft(self._index, self._log, header)
+        draft = Draft(self._index, self._log, header, self._clock.wall_ns())
         draft.changes += self._renewals()
         results = [self._judge(draft, entry, known_only) for entry in said]
         if not _OF_THE_UNKNOWN.isdisjoint(results):
@@ -311,46 +318,51 @@ class DomainMemo:
             if not self.sound:
                 await self._rebuild()
 
+    @property
+    def is_crowded(self) -> bool:
+        """Whether the log is nearly full, and compacting it may help."""
+        header = self._header
+        if header is None or not self.sound:
+            return False
+        return self._limits.is_compacted(header.seq, max(header.guards, self._floor))
+
+    async def compact(self) -> bool:
+        """Put the log's next generation in its place, without what is not needed any more; whether
+        that was done. What is served meanwhile is what was served before."""
+        async with self._lock:
+            await self._quiet()
+            known = self._header
+            if known is None or not self.is_crowded:
+                return False
+            self._counters["compactions"] += 1
+            try:
+                head = LogHead(known.seq, known.digest)
+                await compacted(self._tables, self._index, self._log, head, self._signer)
+                generation = (known.generation + 1) % GENERATIONS
+                begin = self._builder.begun(generation, known.log + 1, known.damaged)
+                draft = await self._builder.folded(begin, None)
+                counts = None if draft is None else (draft.header.guards, draft.header.suspects)
+                if draft is None or counts != (known.guards, known.suspects):
+                    raise CorruptObject(f"the log of {self.domain} cannot be compacted")
+                await self._commit(draft, [*self._index.clear(), Drop(self._log.name)])
+                self._take(draft.header, self._suspects | draft.suspects)
+                self._floor = draft.header.seq
+            except (CorruptObject, StoreFault) as error:
+                self._trouble(error)
+            return self.sound
+
     async def _rebuild(self, *, disown: bool = False) -> None:
         self._counters["rebuilds"] += 1
         try:
             known = self._header if self.sound else self._readable_header()
-            number = last_generation(self._tables, self.domain) or 0
-            generation = 0
-            if known is not None:
-                number, generation = max(number, known.log), (known.generation + 1) % GENERATIONS
-            damaged = 0 if known is None else known.damaged
-            draft = None if disown else await self._folded(number, generation, damaged, known)
-            if draft is None:
-                draft = await self._emptied(number + 1, generation, damaged + (not disown))
+            draft = await self._builder.anew(known, disown=disown)
+            generation = draft.header.generation
             other = Index(self._tables, self.domain, (generation + 1) % GENERATIONS)
             await self._commit(draft, other.clear())
             self._take(draft.header, draft.suspects)
             self._rotten, self.sound = False, True
         except (CorruptObject, StoreFault) as error:
             self._trouble(error)
-
-    async def _folded(
-        self, number: int, generation: int, damaged: int, known: Header | None
-    ) -> Draft | None:
-        begin = begun(
-            self._tables, self.domain, generation=generation, number=number, damaged=damaged
-        )
-        through = None
-        if known is not None and known.log == number:
-            through = LogHead(known.seq, known.digest)
-        return await folded(self._tables, self.domain, begin, through, self._limits.resident_max)
-
-    async def _emptied(self, number: int, generation: int, damaged: int) -> Draft:
-        """An empty index over the new log `number`, which begins with its opening."""
-        begin = begun(
-            self._tables, self.domain, generation=generation, number=number, damaged=damaged
-        )
-        index = Index(self._tables, self.domain, generation)
-        await settled(self._tables.apply_soon(index.clear()))
-        draft = Draft(index, EvidenceLog(self._tables, self.domain, number), begin)
-        draft.write(OPENING)
-        return draft
 
     def _readable_header(self) -> Header | None:
         try:

@@ -1,10 +1,13 @@
 """The muninn room: known, and verified; or not.
 
-Rooms that execute report here under their own service handles, off the caller's path. They look
-here under the handle of the caller whose turn it is: the caller's domain decides what is seen, its
-authority is checked before the look and again before the answer, and a look costs the caller the
-same whether or not anything was known (DRV-6). No answer tells `unknown` apart: never there, not
-yet, evicted, quarantined, another domain's, or a memo in trouble.
+Rooms that execute report here under their own service handles, off the caller's path. Who has the
+right `telemetry` on a domain looks here what is known in it: that right is checked before the look
+and again before the answer, and a look costs the caller the same whether or not anything was known
+(DRV-6). No answer tells `unknown` apart: never there, not yet, evicted, quarantined, with outputs
+that nobody holds any more, another domain's, or a memo in trouble.
+
+The operator draws samples and hands in what executing them again gave, signed with the key that
+the installation keeps for verifying (DRV-4).
 
 Nothing that goes wrong with the memo is an error of a look or a report (DRV-5).
 """
@@ -19,10 +22,12 @@ from typing import Final
 
 from actors.muninn.evidence import Examined, examine
 from actors.muninn.index import Suspicion, domains
-from actors.muninn.memo import DomainMemo, Found, MemoLimits
-from actors.muninn.ports import Ledger, Presence
+from actors.muninn.ledger import Ledger
+from actors.muninn.limits import MemoLimits
+from actors.muninn.memo import DomainMemo, Found
+from actors.muninn.ports import Presence, RoomPresence
 from actors.room import Call, Room, World
-from protocol.derivation import DerivationInvocation, open_evidence
+from protocol.derivation import open_evidence
 from protocol.errors import (
     CapabilityError,
     CorruptObject,
@@ -31,7 +36,7 @@ from protocol.errors import (
     StoreFault,
 )
 from protocol.families import unremembered
-from protocol.ids import EvidenceId, InvocationId, ProfileId, parse_any
+from protocol.ids import EvidenceId, InvocationId, ProfileId
 from protocol.messages import Empty
 from protocol.messages import muninn as messages
 from protocol.record import encode_record
@@ -46,8 +51,9 @@ _UNKNOWN: Final = messages.Answer(state="unknown")
 
 class MuninnRoom(Room):
     """Owns `tables`; closes them when drained. None, or limits of no entries: the memo is disabled,
-    and everything is unknown. `executors` are the rooms whose evidence counts; `reproducible` the
-    profiles that proved their generation reproducible on this machine."""
+    and everything is unknown. `executors` are the rooms whose evidence counts, `verifiers` the keys
+    of those who check it; `reproducible` the profiles that proved their generation reproducible on
+    this machine. `presence` says which outputs are there: by default the rooms that hold them."""
 
     operations = messages.OPERATIONS
 
@@ -55,25 +61,26 @@ class MuninnRoom(Room):
         self,
         world: World,
         tables: Tables | None,
-        presence: Presence,
-        ledger: Ledger,
+        presence: Presence | None = None,
         *,
         reproducible: Collection[ProfileId] = (),
         executors: Sequence[str] = EXECUTORS,
+        verifiers: Collection[bytes] = (),
         limits: MemoLimits | None = None,
     ) -> None:
         super().__init__("muninn", world)
         self._limits = limits or MemoLimits()
         self._tables = tables
         self._enabled = tables if self._limits.entries_max > 0 else None
-        self._presence = presence
-        self._ledger = ledger
+        self._presence = presence or RoomPresence(self)
+        self._ledger = Ledger(self._enabled)
         self._reproducible = frozenset(reproducible)
         self._executors = frozenset(
             world.room_to_key[name] for name in executors if name in world.room_to_key
         )
+        self._verifiers = frozenset(verifiers)
         self._memos: dict[str, DomainMemo] = {}
-        self._mending: dict[str, asyncio.Task[None]] = {}
+        self._mending: dict[str, asyncio.Task[object]] = {}
         self._counters: Counter[str] = Counter()
 
     async def start(self) -> None:
@@ -98,7 +105,7 @@ class MuninnRoom(Room):
         results: list[messages.Result] = []
         examined: dict[int, Examined] = {}
         for place, entry in enumerate(ask.entries):
-            judged = self._examine(entry, executor)
+            judged = self._examine(entry, (executor,))
             if isinstance(judged, Examined):
                 examined[place] = judged
                 judged = messages.Result(result="unknown", evidence=judged.id)
@@ -111,33 +118,39 @@ class MuninnRoom(Room):
         return self._counted("report", results)
 
     async def on_verified(self, call: Call, ask: messages.Verified) -> messages.Results:
-        executor = self._executor(call)
+        executors = self._checkers(call)
         _check_batch(len(ask.checks))
-        results = [await self._check(check, executor) for check in ask.checks]
+        results = [await self._check(check, executors) for check in ask.checks]
         return self._counted("check", results)
 
-    def _examine(self, entry: messages.Execution, executor: bytes) -> Examined | messages.Result:
-        """The evidence of `entry`, if it may be remembered and is the reporter's own."""
+    def _examine(
+        self, entry: messages.Execution, executors: Collection[bytes]
+    ) -> Examined | messages.Result:
+        """The evidence of `entry`, if it may be remembered and is by one of `executors`."""
         reason = unremembered(entry.invocation, self._reproducible)
         if entry.outcome != "complete":
             reason = f"its outcome is {entry.outcome}"
         if reason is not None:
             return messages.Result(result="not-remembered", reason=reason)
         try:
-            return examine(entry.invocation, entry.evidence or b"", (executor,), entry.bodies or ())
+            evidence, bodies = entry.evidence or b"", entry.bodies or ()
+            return examine(entry.invocation, evidence, executors, bodies, entry.origin)
         except (RequestError, CorruptObject) as error:
             log.warning("evidence was refused: %s", error)
             return messages.Result(result="refused", reason=error.message)
 
-    async def _check(self, check: messages.Check, executor: bytes) -> messages.Result:
+    async def _check(self, check: messages.Check, executors: Collection[bytes]) -> messages.Result:
         entry = messages.Execution(
-            outcome="complete", invocation=check.invocation, evidence=check.evidence
+            outcome="complete",
+            invocation=check.invocation,
+            evidence=check.evidence,
+            origin=check.origin,
         )
         if check.evidence is None:
             key = InvocationId.of(encode_record(check.invocation))
             said = await self._take_in(check.domain, [key], known_only=True)
             return messages.Result(result=said[0])
-        judged = self._examine(entry, executor)
+        judged = self._examine(entry, executors)
         if not isinstance(judged, Examined):
             return judged
         if judged.evidence.domain != check.domain:
@@ -152,7 +165,9 @@ class MuninnRoom(Room):
             memo = self._memo(domain)
             if memo is None:
                 return ["unknown" if known_only else "capacity"] * len(said)
-            return await memo.admit(said, known_only=known_only)
+            taken = await memo.admit(said, known_only=known_only)
+            self._mend(memo)
+            return taken
         except Exception:
             log.exception("a report was lost")
             return ["unknown"] * len(said)
@@ -164,50 +179,49 @@ class MuninnRoom(Room):
     # -- looking -----------------------------------------------------------------------------
 
     async def on_look(self, call: Call, ask: messages.Look) -> messages.Looked:
-        self._executor(call)
         _check_batch(len(ask.invocations))
         domain = call.domain
         # Before anything is looked up, so that what is found cannot change it.
-        self._ledger.charge(call.handle.principal, len(ask.invocations))
+        charged = len(ask.invocations)
+        self._ledger.charge(call.handle.principal, charged)
         memo, found = self._find(domain, ask.invocations)
-        held = await self._held(domain, found)
+        held = [each is not None and await self._is_held(call, each) for each in found]
         # What ran meanwhile may have revoked the caller, or put what was found into quarantine.
         self._require_still(call)
         answers = [
-            _UNKNOWN if each is None or memo is None else _answer(memo, each, held)
-            for each in found
+            _answer(each) if memo and each and there and memo.stands(each) else _UNKNOWN
+            for each, there in zip(found, held, strict=True)
         ]
         self._counters.update(f"look {answer.state}" for answer in answers)
-        return messages.Looked(answers=answers)
+        return messages.Looked(answers=answers, charged=charged)
 
     def _find(
-        self, domain: str, invocations: Sequence[DerivationInvocation]
+        self, domain: str, invocations: Sequence[InvocationId]
     ) -> tuple[DomainMemo | None, list[Found | None]]:
         try:
             memo = self._memo(domain)
             if memo is None:
                 return None, [None] * len(invocations)
-            found = [
-                None if unremembered(each, self._reproducible) else memo.find(each)
-                for each in invocations
-            ]
+            found = [self._remembered(memo.find(each)) for each in invocations]
             self._mend(memo)
         except Exception:
             log.exception("a look found trouble")
             return None, [None] * len(invocations)
         return memo, found
 
-    async def _held(self, domain: str, found: Sequence[Found | None]) -> dict[str, bool]:
-        """Which outputs of what was found are there, by the text of their ids."""
-        wanted = list(dict.fromkeys(o.id for each in found if each for o in each.outputs))
+    def _remembered(self, found: Found | None) -> Found | None:
+        """`found`, if such a thing may be remembered still."""
+        if found is None or unremembered(found.examined.invocation, self._reproducible):
+            return None
+        return found
+
+    async def _is_held(self, call: Call, found: Found) -> bool:
         try:
-            there = await self._presence.exists(domain, [parse_any(text) for text in wanted])
-            held = dict(zip(wanted, there, strict=True))
+            held = await self._presence.held(call, found.examined.evidence.outputs)
         except Exception as error:
             log.warning("nothing is served: who holds outputs cannot be asked: %s", error)
-            held = dict.fromkeys(wanted, False)
-        lost = sum(1 for each in found if each and not all(held[o.id] for o in each.outputs))
-        self._counters["look expired"] += lost
+            held = False
+        self._counters["look expired"] += not held
         return held
 
     # -- operating ---------------------------------------------------------------------------
@@ -223,9 +237,15 @@ class MuninnRoom(Room):
         drawn.sort(key=lambda each: each[:2])
         return messages.Samples(
             entries=[
-                messages.Sampled(domain=d, invocation=each.invocation, evidence=each.evidence)
-                for _, d, each in drawn[: ask.count]
-            ]
+                messages.Sampled(
+                    domain=domain,
+                    invocation=each.invocation,
+                    evidence=each.evidence,
+                    origin=each.origin,
+                )
+                for _, domain, each in drawn[: ask.count]
+            ],
+            epoch=self.epoch,
         )
 
     async def on_status(self, call: Call, ask: Empty) -> messages.MemoStatus:
@@ -244,6 +264,10 @@ class MuninnRoom(Room):
             ],
             quarantined=quarantined[: messages.QUARANTINED_MAX],
             counters=dict(self._counters),
+            accounts=[
+                messages.Account(principal=key, derivations=total)
+                for key, total in sorted(self._ledger.totals().items())
+            ],
         )
 
     async def on_rebuild(self, call: Call, ask: messages.Rebuild) -> messages.Rebuilt:
@@ -264,7 +288,15 @@ class MuninnRoom(Room):
             return None
         memo = self._memos.get(domain)
         if memo is None:
-            memo = DomainMemo(self._enabled, domain, self._executors, self._limits, self._counters)
+            memo = DomainMemo(
+                self._enabled,
+                domain,
+                self._executors | self._verifiers,
+                self._limits,
+                self._counters,
+                signer=self.world.signer,
+                clock=self.world.clock,
+            )
             self._memos[domain] = memo
             self._mend(memo)
         return memo
@@ -283,18 +315,28 @@ class MuninnRoom(Room):
             return []
 
     def _mend(self, memo: DomainMemo) -> None:
-        """Have a memo that is not sound rebuilt, once at a time, while others go on."""
-        if memo.sound or memo.domain in self._mending:
+        """Have a memo that is not sound rebuilt, or a crowded one compacted, once at a time, while
+        others go on."""
+        if (memo.sound and not memo.is_crowded) or memo.domain in self._mending:
             return
-        task = asyncio.get_running_loop().create_task(memo.mend())
+        work = memo.compact() if memo.sound else memo.mend()
+        task: asyncio.Task[object] = asyncio.get_running_loop().create_task(work)
         self._mending[memo.domain] = task
         task.add_done_callback(lambda _: self._mending.pop(memo.domain, None))
 
     def _executor(self, call: Call) -> bytes:
         """The key of the executing room that asks; CapabilityError (step `scope`) for others."""
         if call.handle.audience not in self._executors:
-            raise CapabilityError("scope", "only a room that executes reports here, or looks")
+            raise CapabilityError("scope", "only a room that executes reports here")
         return call.handle.audience
+
+    def _checkers(self, call: Call) -> Collection[bytes]:
+        """Whose evidence counts in a check that this caller hands in: an executing room's own, or
+        the verifiers' if the operator brings it. CapabilityError for others."""
+        if call.handle.audience in self._executors:
+            return (call.handle.audience,)
+        _operates(call)
+        return self._verifiers
 
     def _require_still(self, call: Call) -> None:
         """Raises CapabilityError unless the handle that was admitted holds now."""
@@ -316,10 +358,21 @@ def _check_batch(count: int) -> None:
         )
 
 
-def _answer(memo: DomainMemo, found: Found, held: dict[str, bool]) -> messages.Answer:
-    if not all(held[output.id] for output in found.outputs) or not memo.stands(found):
-        return _UNKNOWN
-    return messages.Answer(state="known", outputs=list(found.outputs), evidence=found.evidence)
+def _answer(found: Found) -> messages.Answer:
+    examined, first = found.examined, found.first
+    signed = None if first is None else first.evidence
+    began = examined.evidence if signed is None else open_evidence(signed)
+    return messages.Answer(
+        state="known",
+        invocation=examined.invocation,
+        outputs=list(examined.evidence.outputs),
+        evidence=examined.id,
+        executor=began.executor,
+        engine_build=began.engine_build,
+        first_ns=None if first is None else first.at_ns,
+        testimonies=found.testimonies,
+        checks=found.checks,
+    )
 
 
 def _quarantined(domain: str, key: InvocationId, suspicion: Suspicion) -> messages.Quarantined:

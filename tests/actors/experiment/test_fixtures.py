@@ -19,6 +19,23 @@ class Grouping(FakeBackend):
         return [logits + len(items) - 1 for logits in super().decode(items)]
 
 
+class Lingering(FakeBackend):
+    """What was decoded in a group is cut off but for one position."""
+
+    def __init__(self) -> None:
+        super().__init__(streams=8, group_max=8)
+        self._grouped: set[int] = set()
+
+    def decode(self, items: Sequence[tuple[int, int]]) -> list[Logits]:
+        if len(items) > 1:
+            self._grouped |= {stream for stream, _ in items}
+        return super().decode(items)
+
+    def truncate(self, stream: int, tokens: int) -> None:
+        super().truncate(stream, tokens + (tokens > 0 and stream in self._grouped))
+        self._grouped.discard(stream)
+
+
 class Streamy(FakeBackend):
     """A state depends on the stream that it is in."""
 
@@ -68,6 +85,25 @@ def test_a_strict_back_end_holds() -> None:
     names = [name for name, _ in Fixtures(lambda threads: FakeBackend(), 2).run()]
     assert len(names) == 6
     assert failing(FakeBackend) == set()
+
+
+def wrong_where_answers_may_differ(kind: type[FakeBackend]) -> dict[str, str]:
+    return dict(Fixtures(lambda threads: kind(), 2, reproducible=False).run())
+
+
+@pytest.mark.req("KV-2")
+def test_where_answers_may_differ_states_are_tried_and_answers_are_not() -> None:
+    wrong = wrong_where_answers_may_differ(Grouping)
+    assert "cut back after decoding in a group of 3" in wrong
+    assert not any(name.startswith("decoded in a group") for name in wrong)
+    assert set(wrong.values()) == {""}, "a group that decodes to other bits breaks no promise"
+    assert len(wrong) == 5
+
+
+@pytest.mark.req("KV-2")
+def test_what_a_group_leaves_behind_is_found() -> None:
+    found = wrong_where_answers_may_differ(Lingering)
+    assert found["cut back after decoding in a group of 8"].startswith("stream 0: states differ")
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from actors.muninn.draft import Draft
 from actors.muninn.evidence import EvidenceLog, Examined, kept, reopened
 from actors.muninn.index import Header, Index, Suspicion
-from actors.muninn.rebuild import begun
+from actors.muninn.rebuild import Builder
 from protocol.ids import InvocationId
 from store.memory_tables import MemoryTables
 from store.tables import LogHead
-from tests.derivations import advance, seen
+from tests.derivations import SEALER, advance, seen
 
 SAID: list[Examined | InvocationId] = [
     seen(advance(1)),
@@ -25,7 +25,7 @@ SAID: list[Examined | InvocationId] = [
 
 
 def empty(tables: MemoryTables, generation: int = 0) -> Header:
-    return begun(tables, "alice", generation=generation, number=0, damaged=0)
+    return Builder(tables, "alice", 100, SEALER.public).begun(generation, number=0, damaged=0)
 
 
 def written(tables: MemoryTables, header: Header, said: list[Examined | InvocationId]) -> Draft:

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from actors.muninn.evidence import EvidenceLog, Examined, last_generation
 from actors.muninn.index import MEMO, Index, read_header
-from actors.muninn.memo import DomainMemo, MemoLimits
+from actors.muninn.limits import MemoLimits
+from actors.muninn.memo import DomainMemo
 from protocol.derivation import invocation_id
 from protocol.ids import InvocationId
 from store.memory_tables import MemoryTables
@@ -24,6 +25,7 @@ from store.tables import Change, Delete, Put, Tables
 from tests.derivations import (
     ASSEMBLER,
     EXECUTORS,
+    SEALER,
     STRANGER,
     WORKER,
     FailingTables,
@@ -33,6 +35,7 @@ from tests.derivations import (
 )
 from tests.stores import KINDS
 from tests.stores import tables as tables_of
+from tests.worker_rooms import HandClock
 
 KEYS = 5
 LIMITS = MemoLimits(entries_max=1000, resident_max=100)
@@ -45,15 +48,15 @@ def opened(
     domain: str = "alice",
     trusted: frozenset[bytes] = EXECUTORS,
 ) -> DomainMemo:
-    return DomainMemo(tables, domain, trusted, limits, Counter())
+    return DomainMemo(tables, domain, trusted, limits, Counter(), signer=SEALER, clock=HandClock())
 
 
 def known(memo: DomainMemo, number: int) -> str | None:
     """The page that the memo gives for an advance, or None."""
-    found = memo.find(advance(number).invocation)
+    found = memo.find(invocation_id(advance(number).invocation))
     if found is None or not memo.stands(found):
         return None
-    return found.outputs[-1].id
+    return found.examined.evidence.outputs[-1].id
 
 
 def page(number: int, page: int = 0) -> str:

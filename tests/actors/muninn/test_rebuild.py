@@ -9,10 +9,10 @@ import pytest
 from actors.muninn.draft import Draft
 from actors.muninn.evidence import EvidenceLog
 from actors.muninn.index import Index
-from actors.muninn.rebuild import BATCH, begun, folded
+from actors.muninn.rebuild import BATCH, Builder
 from store.memory_tables import MemoryTables
 from store.tables import LogHead
-from tests.derivations import advance, seen
+from tests.derivations import SEALER, advance, seen
 
 COUNT = 2 * BATCH + 5
 SEEN = [seen(advance(number)) for number in range(COUNT)]
@@ -23,7 +23,7 @@ CONFLICT = seen(advance(3, page=1))
 def tables() -> MemoryTables:
     """A log over three batches, its conflict in the second; the index 0 beside it."""
     tables = MemoryTables()
-    header = begun(tables, "alice", generation=0, number=0, damaged=0)
+    header = Builder(tables, "alice", 100, SEALER.public).begun(0, number=0, damaged=0)
     log = EvidenceLog(tables, "alice", 0)
     draft = Draft(Index(tables, "alice", 0), log, header)
     for entry in (*SEEN[: BATCH + 9], CONFLICT, *SEEN[BATCH + 9 :]):
@@ -37,8 +37,8 @@ def tables() -> MemoryTables:
 async def built(
     tables: MemoryTables, through: LogHead | None = None, resident_max: int = 10**6
 ) -> Draft | None:
-    header = begun(tables, "alice", generation=1, number=0, damaged=3)
-    return await folded(tables, "alice", header, through, resident_max)
+    builder = Builder(tables, "alice", resident_max, SEALER.public)
+    return await builder.folded(builder.begun(1, number=0, damaged=3), through)
 
 
 @pytest.mark.req("DRV-3")

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from actors.muninn.index import MEMO, Index
-from actors.muninn.memo import MemoLimits
+from actors.muninn.limits import MemoLimits
 from protocol.capability import issue
 from protocol.derivation import Derivation, ExecutionClass, Output, invocation_id, open_evidence
 from protocol.errors import (
@@ -19,17 +19,18 @@ from protocol.errors import (
     StoreFault,
 )
 from protocol.families import assembled
-from protocol.ids import EvidenceId, TokensId
+from protocol.ids import ContextId, EvidenceId, TokensId
 from protocol.messages import Empty
 from protocol.messages import muninn as messages
 from protocol.messages.authority import Revocations, Revoke
 from protocol.record import encode_record, object_id
 from protocol.resource import Resource, ResourceKind, Right
+from protocol.signing import Signer
 from store.tables import Put
 from tests.derivations import PROFILE, STRANGER, FailingTables, advance, assembly, generation
 from tests.derivations import signed as signed_by
-from tests.muninn_rooms import Raven
-from tests.rooms import Principal
+from tests.muninn_rooms import Raven, look_of
+from tests.rooms import Principal, opened
 
 
 @pytest.fixture
@@ -61,7 +62,15 @@ async def test_what_is_reported_in_one_batch_is_known(raven: Raven, alice: Princ
     answers = await raven.look(alice, *made, advance(3))
     for derivation, answer, result in zip(made, answers[:3], results, strict=True):
         assert answer == messages.Answer(
-            state="known", outputs=list(derivation.outputs), evidence=result.evidence
+            state="known",
+            invocation=derivation.invocation,
+            outputs=list(derivation.outputs),
+            evidence=result.evidence,
+            executor=raven.house.signers["worker"].public,
+            engine_build="build 1",
+            first_ns=raven.house.clock.wall_ns(),
+            testimonies=1,
+            checks=0,
         )
     assert answers[3] == messages.Answer(state="unknown")
     assert await raven.remember(*made) == ["already-present"] * 3
@@ -165,12 +174,12 @@ async def test_nobody_else_reports_or_checks(
     for op, ask in (("report", report), ("verified", checks)):
         with pytest.raises(InvocationError, match="needs the right 'operate'"):
             await alice.caller.ask("muninn", op, ask, messages.Results)
-        # Not even one who runs the machine.
-        with pytest.raises(CapabilityError, match="only a room that executes"):
-            await operator.caller.ask("muninn", op, ask, messages.Results, administer=True)
         for room in ("ropes", "gateway", "authority"):
-            with pytest.raises(CapabilityError, match="only a room that executes"):
+            with pytest.raises(CapabilityError):
                 await raven.ask_as_room(room, op, ask, messages.Results)
+    # Not even one who runs the machine reports.
+    with pytest.raises(CapabilityError, match="only a room that executes"):
+        await operator.caller.ask("muninn", "report", report, messages.Results, administer=True)
     assert await raven.known(alice, advance(1)) == [False]
 
 
@@ -184,7 +193,7 @@ async def test_a_batch_is_bounded(raven: Raven, alice: Principal, operator: Prin
     for count in (-1, messages.BATCH_MAX + 1):
         with pytest.raises(LimitExceeded):
             await raven.sample(operator, count)
-    assert raven.charges.made == []
+    assert await raven.charged(operator) == {}
 
 
 # -- looking ---------------------------------------------------------------------------------
@@ -225,41 +234,44 @@ async def test_a_miss_tells_nothing(raven: Raven, alice: Principal) -> None:
 
 
 @pytest.mark.req("DRV-6")
-async def test_a_hit_and_a_miss_cost_the_same(raven: Raven, alice: Principal) -> None:
+async def test_a_hit_and_a_miss_cost_the_same(
+    raven: Raven, alice: Principal, operator: Principal
+) -> None:
     await raven.remember(*(advance(n) for n in range(3)))
+    account = 0
     for wanted in ([advance(0)], [advance(9)], [advance(n) for n in range(5)], []):
-        raven.charges.made.clear()
-        await raven.look(alice, *wanted)
-        assert raven.charges.made == [(alice.signer.public, len(wanted))]
-    # And so does a memo that is not there.
+        asked = alice.message("muninn", "look", look_of(*wanted))
+        looked = opened(await raven.house.post.call("muninn", asked), messages.Looked)
+        account += len(wanted)
+        assert looked.charged == len(wanted)
+        assert await raven.charged(operator) == {alice.signer.public: account}
+    # The account outlives the room.
+    await raven.restart()
+    await raven.look(alice, advance(7))
+    assert await raven.charged(operator) == {alice.signer.public: account + 1}
+    # And so does a memo that is not there cost.
     raven.tables = None
     await raven.restart()
-    raven.charges.made.clear()
     await raven.look(alice, advance(0))
-    assert raven.charges.made == [(alice.signer.public, 1)]
+    assert await raven.charged(operator) == {alice.signer.public: 1}
 
 
 @pytest.mark.req("DRV-6")
-async def test_only_a_room_that_executes_looks_and_only_for_a_caller(
+async def test_only_one_with_telemetry_in_its_domain_looks(
     raven: Raven, alice: Principal, operator: Principal
 ) -> None:
     await raven.remember(advance(1))
-    ask = messages.Look(invocations=[advance(1).invocation])
-    with pytest.raises(CapabilityError, match="only a room that executes"):
-        await alice.caller.ask("muninn", "look", ask, messages.Looked)
-    with pytest.raises(CapabilityError, match="only a room that executes"):
-        await raven.look(alice, advance(1), room="gateway")
-    # A room's own handle reads nothing and has no domain.
-    with pytest.raises(InvocationError, match="needs the right 'read'"):
+    ask = look_of(advance(1))
+    # A room's own handle reads nothing and has no domain; the one that operates reads nothing.
+    with pytest.raises(InvocationError, match="needs the right 'telemetry'"):
         await raven.ask_as_room("worker", "look", ask, messages.Looked)
-    blind = alice.chain(
-        "muninn", audience=raven.house.room_to_key["worker"], rights=(Right.GENERATE,)
-    )
-    with pytest.raises(InvocationError, match="needs the right 'read'"):
-        await raven.look(alice, advance(1), room="worker", chain=blind)
-    with pytest.raises(InvocationError):
+    with pytest.raises(ContentError, match="names no computation-sharing domain"):
         await operator.caller.ask("muninn", "look", ask, messages.Looked, administer=True)
-    assert raven.charges.made == []
+    blind = alice.chain("muninn", rights=(Right.READ, Right.GENERATE))
+    with pytest.raises(InvocationError, match="needs the right 'telemetry'"):
+        await raven.look(alice, advance(1), chain=blind)
+    assert await raven.charged(operator) == {}
+    assert raven.held is not None
     assert raven.held.asked == []
 
 
@@ -334,8 +346,7 @@ async def test_outputs_that_are_gone_are_expired_and_come_back(
     lost = advance(1).outputs[-1].id
     raven.held.ids["alice"].discard(lost)
     assert await raven.known(alice, advance(1), advance(2)) == [False, True]
-    domain, asked = raven.held.asked[-1]
-    assert (domain, len(asked)) == ("alice", 4)
+    assert [(domain, len(asked)) for domain, asked in raven.held.asked] == [("alice", 2)] * 2
     counters = (await raven.status(operator)).counters
     assert (counters["look expired"], counters["look known"], counters["look unknown"]) == (1, 1, 1)
     raven.held.ids["alice"].add(lost)
@@ -389,6 +400,45 @@ async def test_a_sample_is_executed_again_and_compared(
     # What was not checked is no success, and a check that is replayed is no second one.
     assert [each.result for each in await raven.verified(checks[0])] == ["already-present"]
     assert len(await raven.sample(operator, 10)) == 2
+
+
+@pytest.mark.req("DRV-3", "DRV-4")
+async def test_the_operator_hands_in_checks_that_the_verifier_signed(
+    raven: Raven, alice: Principal, operator: Principal
+) -> None:
+    origin = messages.Origin(context=ContextId.of(b"context"))
+    await raven.report(*(raven.execution(advance(n), origin=origin) for n in range(3)))
+    sampled = await raven.sample(operator, 3)
+    assert [each.origin for each in sampled] == [origin] * 3
+
+    async def hand_in(signer: Signer, page: int, place: int) -> str:
+        each = sampled[place]
+        number = next(n for n in range(3) if advance(n).invocation == each.invocation)
+        made = advance(number, page=page)
+        check = messages.Check(
+            domain="alice",
+            invocation=each.invocation,
+            evidence=signed_by(made, signer, run=9, verifier=each.evidence),
+            origin=each.origin,
+        )
+        ask = messages.Verified(checks=[check])
+        said = await operator.caller.ask(
+            "muninn", "verified", ask, messages.Results, administer=True
+        )
+        return said.results[0].result
+
+    # The operator's word is none, nor is a room's that another brings.
+    assert await hand_in(operator.signer, 0, 0) == "refused"
+    assert await hand_in(raven.house.signers["worker"], 0, 0) == "refused"
+    assert await hand_in(raven.verifier, 0, 0) == "equal"
+    assert await hand_in(raven.verifier, 1, 1) == "conflict"
+    checked, doubted = (Derivation(each.invocation, ()) for each in sampled[:2])
+    (answer,) = await raven.look(alice, checked)
+    assert (answer.testimonies, answer.checks) == (2, 1)
+    assert answer.executor == raven.house.signers["worker"].public
+    assert await raven.look(alice, doubted) == [messages.Answer(state="unknown")]
+    # Where the inputs can be had is still known.
+    assert [each.origin for each in await raven.sample(operator, 3)] == [origin] * 2
 
 
 @pytest.mark.req("DRV-4")
@@ -567,12 +617,12 @@ async def test_a_look_without_a_domain_is_the_callers_mistake(raven: Raven) -> N
     nobody = await raven.house.enroll("nobody")
     chain = issue(
         raven.house.root,
-        audience=raven.house.room_to_key["worker"],
+        audience=nobody.signer.public,
         resource=Resource(kind=ResourceKind.NAMESPACE, name="nobody"),
-        rights=(Right.READ,),
+        rights=(Right.TELEMETRY,),
         nbf_ns=raven.house.clock.wall_ns(),
         exp_ns=raven.house.clock.wall_ns() + 10**9,
         nonce=bytes(16),
     )
     with pytest.raises(ContentError, match="names no computation-sharing domain"):
-        await raven.look(nobody, advance(1), room="worker", chain=chain)
+        await raven.look(nobody, advance(1), chain=chain)
