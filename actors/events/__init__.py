@@ -1,0 +1,1 @@
+"""The events room: what happened since you last looked."""

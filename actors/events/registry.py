@@ -1,0 +1,174 @@
+"""Which sources there are, where, and under whose key. Names are labels, keys are identity.
+
+A source is called by its name in its namespace, and from a namespace above by the path between:
+`team/builds` from `home` is `builds` in `home/team`. What does not exist and what lies outside the
+caller's view are one answer. Of a removed source a line stays, so that a session which had not read
+it whole can be told.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from actors.events.kinds import may
+from actors.events.ports import Remote
+from actors.events.scope import ScopedSource
+from actors.room import Call
+from protocol.errors import ContentError, LimitExceeded, NotVisible
+from protocol.ids import SourceId
+from protocol.record import Record, decode_record, encode_record
+from protocol.resource import Right, path_covers
+from store.events import EventLogs
+from store.tables import Delete, Put, Tables, Trim
+
+# In one namespace; a thousand removed ones are remembered in all.
+SOURCES_MAX: Final = 256
+REMOVED_MAX: Final = 1024
+NO_SOURCE: Final = "no such source in this view"
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_SOURCES, _REMOVED = "sources", "removed-sources"
+
+
+class KnownSource(Record):
+    """One source as kept. `key_name` for a local one; `url` and `api_key_file` for a remote."""
+
+    namespace: str
+    name: str
+    id: SourceId
+    public_key: bytes
+    key_name: str | None = None
+    url: str | None = None
+    api_key_file: str | None = None
+
+    @property
+    def is_local(self) -> bool:
+        return self.url is None
+
+    def remote(self) -> Remote:
+        """Where a remote source is."""
+        return Remote(self.url or "", self.api_key_file or "", self.namespace)
+
+
+class RemovedSource(Record):
+    """What is remembered of a source that is no more: where it was and its last number."""
+
+    namespace: str
+    name: str
+    id: SourceId
+    head: int
+
+
+class SourceRegistry:
+    """The sources in a table of `tables`, whose logs are `logs`."""
+
+    def __init__(self, tables: Tables, logs: EventLogs, *, sources_max: int = SOURCES_MAX) -> None:
+        self._tables = tables
+        self._sources_max = sources_max
+        self._logs = logs
+        rows = (decode_record(KnownSource, row) for _, row in tables.keyed(_SOURCES).items())
+        self._by_place = {(row.namespace, row.name): row for row in rows}
+        self._by_id = {row.id: row for row in self._by_place.values()}
+
+    def __len__(self) -> int:
+        return len(self._by_place)
+
+    def all(self) -> list[KnownSource]:
+        """Every source there is, for the room itself."""
+        return list(self._by_place.values())
+
+    def by_id(self, source: SourceId) -> KnownSource | None:
+        return self._by_id.get(source)
+
+    def at(self, namespace: str, name: str) -> KnownSource | None:
+        """The source called `name` in `namespace` itself."""
+        return self._by_place.get((namespace, name))
+
+    def find(self, call: Call, right: Right, namespace: str, name: str) -> KnownSource:
+        """The source that `name` names in or below `namespace`; NotVisible unless `call` may do
+        `right` there."""
+        path, slash, last = name.rpartition("/")
+        place = f"{namespace}/{path}" if slash else namespace
+        found = self._by_place.get((place, last))
+        if found is None or not may(call, right, place):
+            raise NotVisible(NO_SOURCE)
+        return found
+
+    def visible(self, call: Call, namespace: str) -> list[KnownSource]:
+        """The sources at or below `namespace` that `call` may observe, by namespace and name."""
+        found = [
+            row
+            for row in self._by_place.values()
+            if path_covers(namespace, row.namespace) and may(call, Right.OBSERVE, row.namespace)
+        ]
+        return sorted(found, key=lambda row: (row.namespace, row.name))
+
+    def in_scope(
+        self, call: Call, namespace: str, names: Sequence[str] | None
+    ) -> list[ScopedSource]:
+        """As `Scopes.in_scope`: those that are, and those that were."""
+        found = [self._scoped(row) for row in self.visible(call, namespace)]
+        found += self._removed(call, namespace)
+        if names is None:
+            return found
+        wanted = set(names)
+        return [each for each in found if each.label(namespace) in wanted]
+
+    def keep(self, row: KnownSource) -> None:
+        """Adds a source; durable when it returns. Raises ContentError for a name that is none,
+        LimitExceeded for one too many."""
+        if not _NAME.fullmatch(row.name):
+            raise ContentError(
+                f"{row.name!r:.80} cannot name a source: 1 to 63 of a-z 0-9 . _ - and a letter or "
+                "digit first",
+                param="name",
+            )
+        there = sum(1 for namespace, _ in self._by_place if namespace == row.namespace)
+        if there >= self._sources_max:
+            raise LimitExceeded(
+                f"{row.namespace} has {there} sources, which is as many as may be: remove one"
+            )
+        self._tables.keyed(_SOURCES).put(_key(row), encode_record(row))
+        self._by_place[row.namespace, row.name] = row
+        self._by_id[row.id] = row
+
+    def forget(self, row: KnownSource, head: int) -> None:
+        """Removes a source whose last number was `head`, and remembers that it was."""
+        gone = RemovedSource(namespace=row.namespace, name=row.name, id=row.id, head=head)
+        self._tables.apply(
+            [
+                Delete(_SOURCES, _key(row)),
+                Put(_REMOVED, row.id.digest, encode_record(gone)),
+                Trim(_REMOVED, REMOVED_MAX),
+            ]
+        )
+        del self._by_place[row.namespace, row.name]
+        del self._by_id[row.id]
+
+    def _scoped(self, row: KnownSource) -> ScopedSource:
+        kept = self._logs.range(row.id)
+        return ScopedSource(row.id, row.namespace, row.name, kept.first, kept.head)
+
+    def _removed(self, call: Call, namespace: str) -> list[ScopedSource]:
+        rows = [decode_record(RemovedSource, row) for _, row in self._removed_rows()]
+        return [
+            ScopedSource(row.id, row.namespace, row.name, row.head + 1, row.head)
+            for row in rows
+            # A remote source that was removed and is followed again has its log again.
+            if row.id not in self._by_id
+            and path_covers(namespace, row.namespace)
+            and may(call, Right.OBSERVE, row.namespace)
+        ]
+
+    def _removed_rows(self) -> list[tuple[bytes, bytes]]:
+        return self._tables.keyed(_REMOVED).items()
+
+
+def label(row: KnownSource, namespace: str) -> str:
+    """The source's name as it is called from `namespace`."""
+    return ScopedSource(row.id, row.namespace, row.name, 1, 0).label(namespace)
+
+
+def _key(row: KnownSource) -> bytes:
+    return f"{row.namespace}\0{row.name}".encode()

@@ -1,0 +1,49 @@
+"""What a session may be told of: the sources in its scope, as the keeper of sources answers it.
+
+Sessions know sources through this port alone. A source that was removed while sessions had not
+seen all of it stays in the answer with its last number and no log: its end is seen as a gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from actors.room import Call
+from protocol.errors import NotVisible
+from protocol.ids import SourceId
+from protocol.resource import Resource, ResourceKind, Right
+
+
+class ScopedSource(NamedTuple):
+    """One source. `first` … `head` are the numbers that are kept; of a removed one `head` is the
+    last that it had, and `first` = head + 1."""
+
+    id: SourceId
+    namespace: str
+    name: str
+    first: int
+    head: int
+
+    def label(self, namespace: str) -> str:
+        """The name as a session in `namespace` is told it: with the path below it, if any."""
+        below = self.namespace.removeprefix(namespace).strip("/")
+        return f"{below}/{self.name}" if below else self.name
+
+
+class Scopes(Protocol):
+    """The sources that there are, as far as the caller may observe them."""
+
+    def in_scope(
+        self, call: Call, namespace: str, names: Sequence[str] | None
+    ) -> list[ScopedSource]:
+        """The sources that `names` (as `ScopedSource.label` gives them) name in and below
+        `namespace`; None: all that `call` may observe. Names of what is not there are left out."""
+
+
+def require(call: Call, right: Right, namespace: str) -> str:
+    """`namespace`, if the handle holds `right` there; NotVisible otherwise."""
+    wanted = Resource(kind=ResourceKind.NAMESPACE, name=namespace)
+    if not call.handle.permits(right, wanted):
+        raise NotVisible("no such session or source in this view")
+    return namespace

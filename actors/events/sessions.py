@@ -1,0 +1,296 @@
+"""Sessions: opened on first use or by hand, listed, looked into, collected when nobody uses them.
+
+A session is a conversation, neither a persona nor a transport. Where a transport's conversation
+happens (`place`) there is one, made on first use; sharing one is to name it. A session that was
+idle for long is collected: its turns go, and what it had seen stays in the archive of its place, so
+that a conversation taken up again is told what happened meanwhile and nothing twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from actors.events.book import (
+    ARCHIVE,
+    Book,
+    Live,
+    Session,
+    archive_key,
+    session_row,
+)
+from actors.events.context import Marks, PromptContext, assemble_prompt_context
+from actors.events.scope import Scopes, require
+from actors.events.turns import Turn, listed
+from actors.ports import Clock, Entropy
+from actors.room import Call
+from protocol.errors import ContentError, NotVisible
+from protocol.ids import SourceId
+from protocol.limits import RENDER_TOKENS_MAX, RENDER_TOKENS_MIN
+from protocol.messages import Empty
+from protocol.messages import events as messages
+from protocol.messages.events import Mark
+from protocol.record import encode_record
+from protocol.resource import Resource, ResourceKind, Right, path_covers
+from protocol.tokenizer import Tokenizer
+from store.events import EventLogs
+from store.tables import Change, Put, Trim
+
+TURNS_SHOWN: Final = 1000
+TEXT_CHARS_MAX: Final = 255
+SCOPE_MAX: Final = 256
+# Collected sessions whose marks are remembered.
+ARCHIVED_MAX: Final = 100_000
+_ID_BYTES: Final = 10
+_DAY_NS: Final = 24 * 3600 * 10**9
+
+
+@dataclass(frozen=True)
+class SessionLimits:
+    """`render_tokens`: a reminder's budget where a turn names none. `lease_ns`: how long a turn is
+    held without a renewal. `idle_ns`: after it a session is collected."""
+
+    render_tokens: int = 2048
+    lease_ns: int = 30 * 10**9
+    idle_ns: int = 30 * _DAY_NS
+
+
+class Sessions:
+    """All sessions in `book`. What they are told comes from `scopes` and `logs`."""
+
+    def __init__(
+        self,
+        book: Book,
+        scopes: Scopes,
+        logs: EventLogs,
+        tokenizer: Tokenizer,
+        *,
+        clock: Clock,
+        entropy: Entropy,
+        limits: SessionLimits,
+    ) -> None:
+        self.book = book
+        self._scopes = scopes
+        self._logs = logs
+        self._tokenizer = tokenizer
+        self._clock = clock
+        self._entropy = entropy
+        self.limits = limits
+        self._opening = asyncio.Lock()
+
+    def __len__(self) -> int:
+        return len(self.book.sessions())
+
+    # -- operations --------------------------------------------------------------------------
+
+    async def open(self, call: Call, ask: messages.OpenSession) -> messages.SessionRow:
+        namespace = require(call, Right.GENERATE, ask.namespace)
+        check_text("persona", ask.persona)
+        if ask.place is not None:
+            check_text("place", ask.place)
+        return await self.book.undivided(self._open(call, ask, namespace))
+
+    async def _open(
+        self, call: Call, ask: messages.OpenSession, namespace: str
+    ) -> messages.SessionRow:
+        async with self._opening:
+            there = self.book.at_place(namespace, ask.place) if ask.place else None
+            if there is not None:
+                return session_row(there)
+            now_ns = self._clock.wall_ns()
+            start = marked(self._start(call, ask, namespace))
+            session = Session(
+                v=1,
+                id=new_id("session", self._entropy),
+                namespace=namespace,
+                persona=ask.persona,
+                principal=call.handle.principal,
+                created_ns=now_ns,
+                used_ns=now_ns,
+                turns=0,
+                start=start,
+                marks=start,
+                injected=0,
+                gaps=0,
+                dropped=0,
+                scope=None if ask.scope is None else sorted(set(ask.scope)),
+                place=ask.place,
+            )
+            await self.book.add(session)
+            return session_row(session)
+
+    def _start(self, call: Call, ask: messages.OpenSession, namespace: str) -> Marks:
+        """What a new session counts as having seen."""
+        sources = self._scopes.in_scope(call, namespace, ask.scope)
+        if ask.scope is not None:
+            if len(ask.scope) > SCOPE_MAX:
+                raise ContentError(f"a scope of {len(ask.scope)} sources: at most {SCOPE_MAX}")
+            missing = set(ask.scope) - {source.label(namespace) for source in sources}
+            if missing:
+                raise NotVisible(f"no such source in this view: {min(missing)!r:.80}")
+        archived = self.book.archived(namespace, ask.place) if ask.place else None
+        if archived is not None:
+            # It saw this much before it was collected; anything since is news.
+            return unmarked(archived.marks)
+        if ask.since == "beginning":
+            return {}
+        return {source.id: source.head for source in sources}
+
+    def list(self, call: Call, ask: messages.ListSessions) -> messages.Sessions:
+        found = [
+            session
+            for session in self.book.sessions()
+            if path_covers(ask.namespace, session.namespace)
+            and call.handle.permits(
+                Right.OBSERVE, Resource(kind=ResourceKind.NAMESPACE, name=session.namespace)
+            )
+        ]
+        return messages.Sessions(sessions=[session_row(session) for session in found])
+
+    def turns(self, call: Call, ask: messages.AskSession) -> messages.Turns:
+        live = self.book.live(require(call, Right.OBSERVE, ask.namespace), ask.id)
+        return messages.Turns(
+            session=session_row(live.session),
+            turns=[self._listed(live, turn) for turn in live.turns[-TURNS_SHOWN:]],
+        )
+
+    def response(self, call: Call, ask: messages.AskResponse) -> messages.ResponseRow:
+        namespace = require(call, Right.OBSERVE, ask.namespace)
+        session, number = self.book.answered(namespace, ask.response)
+        live = self.book.live(namespace, session)
+        turn = live.turn(number)
+        if turn.state != "finished":
+            raise NotVisible("no such response in this view")
+        return messages.ResponseRow(session=session, turn=self._listed(live, turn), note=turn.note)
+
+    async def forget_response(self, call: Call, ask: messages.AskResponse) -> Empty:
+        namespace = require(call, Right.GENERATE, ask.namespace)
+        session, number = self.book.answered(namespace, ask.response)
+        if self.book.live(namespace, session).turn(number).state != "finished":
+            raise NotVisible("no such response in this view")
+        await self.book.undivided(self._forget_response(namespace, session, ask.response))
+        return Empty()
+
+    async def _forget_response(self, namespace: str, session: str, response: str) -> None:
+        async with self.book.held(namespace, session) as live:
+            await self.book.unname(live, response)
+
+    def _listed(self, live: Live, turn: Turn) -> messages.TurnRow:
+        parent = None if turn.parent is None else live.turn(turn.parent).id
+        return listed(turn, parent, live=live.is_live(turn, self._clock.wall_ns()))
+
+    async def remove(self, call: Call, ask: messages.AskSession) -> Empty:
+        namespace = require(call, Right.ERASE, ask.namespace)
+        await self.book.undivided(self._remove(namespace, ask.id))
+        return Empty()
+
+    async def _remove(self, namespace: str, id: str) -> None:
+        async with self.book.held(namespace, id) as live:
+            await self.book.remove(live)
+
+    def preview(self, call: Call, ask: messages.Preview) -> messages.Previewed:
+        live = self.book.live(require(call, Right.OBSERVE, ask.namespace), ask.session)
+        parent = live.named(ask.parent).number if ask.parent else live.session.turns or None
+        told = self.told(call, live, parent, ask.tokens_max)
+        return messages.Previewed(
+            text=told.text,
+            tokens=told.tokens,
+            events=told.events,
+            folded=told.folded,
+            gaps=told.gaps,
+            marks=marked(told.marks),
+        )
+
+    # -- what turns need ---------------------------------------------------------------------
+
+    def told(
+        self, call: Call, live: Live, parent: int | None, tokens_max: int | None
+    ) -> PromptContext:
+        """What a turn on turn `parent` (None: the first) that began now would be told."""
+        session = live.session
+        budget = self.limits.render_tokens if tokens_max is None else tokens_max
+        if not RENDER_TOKENS_MIN <= budget <= RENDER_TOKENS_MAX:
+            raise ContentError(
+                f"a reminder's budget is {RENDER_TOKENS_MIN} to {RENDER_TOKENS_MAX} tokens, not "
+                f"{budget}",
+                param="tokens_max",
+            )
+        marks = session.start if parent is None else live.turn(parent).marks_after
+        return assemble_prompt_context(
+            self._scopes.in_scope(call, session.namespace, session.scope),
+            namespace=session.namespace,
+            marks=unmarked(marks),
+            logs=self._logs,
+            tokenizer=self._tokenizer,
+            tokens_max=budget,
+        )
+
+    # -- collection --------------------------------------------------------------------------
+
+    async def collect(self) -> int:
+        """Archive the sessions that nobody used for too long; how many."""
+        now_ns = self._clock.wall_ns()
+        before_ns = now_ns - self.limits.idle_ns
+        idle = [each for each in self.book.sessions() if each.used_ns < before_ns]
+        for session in idle:
+            await self.book.undivided(self._archive(session.namespace, session.id, before_ns))
+        return len(idle)
+
+    async def _archive(self, namespace: str, id: str, before_ns: int) -> None:
+        async with self.book.held(namespace, id) as live:
+            session = live.session
+            if session.used_ns >= before_ns:
+                return
+            key = archive_key(session.namespace, session.place or session.id)
+            row = Put(ARCHIVE, key, encode_record(session))
+            changes: list[Change] = [row, Trim(ARCHIVE, ARCHIVED_MAX)]
+            await self.book.remove(live, changes)
+
+    def floor(self, source: SourceId, namespace: str, name: str) -> int | None:
+        """The newest number of a source that every session with it in scope has seen; None if no
+        session has it."""
+        marks = []
+        for session in self.book.sessions():
+            if not path_covers(session.namespace, namespace):
+                continue
+            below = namespace.removeprefix(session.namespace).strip("/")
+            label = f"{below}/{name}" if below else name
+            if session.scope is None or label in session.scope:
+                marks.append(unmarked(session.marks).get(source, 0))
+        return min(marks, default=None)
+
+
+def new_id(kind: str, entropy: Entropy) -> str:
+    """A new name, such as `session-0f1e…`: 80 random bits."""
+    return f"{kind}-{entropy.draw(_ID_BYTES).hex()}"
+
+
+def check_text(what: str, text: str) -> None:
+    """Raises ContentError for a name that is empty, too long, or not one printable line."""
+    if not 1 <= len(text) <= TEXT_CHARS_MAX or not text.isprintable():
+        raise ContentError(
+            f"a {what} is 1 to {TEXT_CHARS_MAX} printable characters, not {text!r:.80}", param=what
+        )
+
+
+def marked(marks: Marks) -> list[Mark]:
+    """Marks as they are kept: sorted, so that equal marks are equal records."""
+    return [Mark(source=source, seq=seq) for source, seq in sorted(marks.items())]
+
+
+def unmarked(marks: Sequence[Mark]) -> Marks:
+    return {mark.source: mark.seq for mark in marks}
+
+
+def used(session: Session, turn: str, now_ns: int, told: PromptContext) -> dict[str, object]:
+    """What changes in a session with turn `turn`, which is told this."""
+    return {
+        "head": turn,
+        "used_ns": max(session.used_ns, now_ns),
+        "injected": session.injected + told.events - told.folded,
+        "gaps": session.gaps + sum(gap.count for gap in told.gaps),
+        "dropped": session.dropped + told.folded,
+        "marks": marked(told.marks),
+    }

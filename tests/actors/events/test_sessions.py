@@ -1,0 +1,204 @@
+"""Sessions: opened where they are wanted, seen by who may, collected when idle."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from protocol.errors import ContentError, NotVisible
+from protocol.messages import Empty
+from protocol.messages import events as messages
+from tests.events_rooms import NAMESPACE, House, merged, reminders, user
+
+DAY = 24 * 3600
+
+
+@pytest.fixture
+async def house() -> AsyncIterator[House]:
+    house = await House().start()
+    await house.source("huskies")
+    await house.source("ketflix")
+    yield house
+    await house.room.drain()
+
+
+async def told(house: House, session: str) -> str:
+    return (await house.preview(session)).text
+
+
+@pytest.mark.req("EVT-3", "EVT-7")
+async def test_one_session_for_each_place(house: House) -> None:
+    first = await house.open(place="matrix:!room:host")
+    assert await house.open(place="matrix:!room:host") == first
+    assert (await house.open(place="matrix:!other:host")).id != first.id
+    assert (await house.open()).id != (await house.open()).id
+    await house.crash()
+    assert (await house.open(place="matrix:!room:host")).id == first.id
+
+
+@pytest.mark.req("EVT-3")
+async def test_from_now_or_from_the_beginning(house: House) -> None:
+    await house.emit("huskies", merged("1"))
+    aware = await house.open(since="beginning")
+    unaware = await house.open(since="now")
+    assert "1 merged" in await told(house, aware.id)
+    assert await told(house, unaware.id) == ""
+    await house.emit("huskies", merged("2"))
+    assert "2 merged" in await told(house, unaware.id)
+    assert "1 merged" not in await told(house, unaware.id)
+
+
+@pytest.mark.req("EVT-3", "EVT-10")
+async def test_personas_with_overlapping_scopes_move_their_own_marks(house: House) -> None:
+    timmy = (await house.open(persona="Timmy")).id
+    sally = (await house.open(persona="Sally", scope=["huskies"])).id
+    await house.emit("huskies", merged("1"))
+    await house.emit("ketflix", merged("2"))
+    first = await house.talk(timmy, "what's new?")
+    assert "1 merged" in reminders(first.blocks)[0]
+    assert "2 merged" in reminders(first.blocks)[0]
+    second = await house.talk(sally, "what's new?")
+    assert "1 merged" in reminders(second.blocks)[0]
+    assert "2 merged" not in reminders(second.blocks)[0]
+    assert await told(house, timmy) == ""
+
+
+@pytest.mark.req("EVT-4")
+async def test_a_preview_is_what_the_turn_is_told_and_moves_nothing(house: House) -> None:
+    session = (await house.open()).id
+    await house.emit("huskies", merged("1"))
+    preview = await house.preview(session)
+    assert await house.preview(session) == preview
+    begun = await house.begin(session, input=[user("a")])
+    assert reminders(begun.blocks) == [preview.text]
+    row = (await house.turns(session)).session
+    assert row.marks == preview.marks
+    assert (preview.events, preview.folded, preview.gaps) == (1, 0, [])
+
+
+async def test_a_preview_of_an_earlier_turn(house: House) -> None:
+    session = (await house.open()).id
+    first = await house.talk(session, "a")
+    await house.emit("huskies", merged("1"))
+    await house.talk(session, "b")
+    assert await told(house, session) == ""
+    assert "1 merged" in (await house.preview(session, parent=first.turn)).text
+
+
+@pytest.mark.req("EVT-14")
+async def test_counters_of_a_session(house: House) -> None:
+    session = (await house.open()).id
+    for number in range(40):
+        await house.emit("huskies", merged(str(number)))
+    source = (await house.source("huskies")).id
+    assert house.logs is not None
+    house.logs.trim(source, 3)
+    await house.begin(session, input=[user("a")], tokens_max=1000)
+    row = (await house.turns(session)).session
+    assert row.gaps == 3
+    assert row.injected + row.dropped == 37
+    assert row.injected > 0
+    assert row.dropped > 0
+    status = await house.rooms.enroll("operator", administers=True)
+    counters = (
+        await status.caller.ask("events", "status", Empty(), messages.EventsStatus, administer=True)
+    ).counters
+    assert counters["injected"] == row.injected
+    assert counters["counted"] == row.dropped
+    assert counters["gaps seen"] == 3
+
+
+@pytest.mark.req("AUT-3")
+async def test_a_session_outside_the_view_is_none(house: House) -> None:
+    session = (await house.open()).id
+    stranger = await house.rooms.enroll("mallory")
+    for id in (session, "session-unknown"):
+        ask = messages.AskSession(namespace=NAMESPACE, id=id)
+        with pytest.raises(NotVisible) as caught:
+            await house.ask("turns", ask, messages.Turns, as_=stranger)
+        assert caught.value.message == "no such session or source in this view"
+    own = messages.AskSession(namespace="mallory", id=session)
+    with pytest.raises(NotVisible):
+        await house.ask("turns", own, messages.Turns, as_=stranger)
+    listed = messages.ListSessions(namespace=NAMESPACE)
+    assert (await house.ask("sessions", listed, messages.Sessions, as_=stranger)).sessions == []
+    assert len((await house.ask("sessions", listed, messages.Sessions)).sessions) == 1
+
+
+@pytest.mark.req("EVT-10")
+async def test_all_is_what_the_principal_may_observe(house: House) -> None:
+    blind = await house.rooms.enroll("blind", namespace=NAMESPACE, rights=["generate", "write"])
+    await house.emit("huskies", merged("1"))
+    session = (await house.open()).id
+    ask = messages.BeginTurn(
+        namespace=NAMESPACE, session=session, response="r", wait_ns_max=0, input=[user("a")]
+    )
+    begun = await house.ask("begin_turn", ask, messages.BegunTurn, as_=blind)
+    assert begun.blocks == [user("a")]
+
+
+async def test_a_removed_session_is_gone(house: House) -> None:
+    session = (await house.open(place="here")).id
+    await house.talk(session, "a")
+    ask = messages.AskSession(namespace=NAMESPACE, id=session)
+    await house.ask("remove_session", ask, Empty)
+    for _ in range(2):
+        with pytest.raises(NotVisible):
+            await house.turns(session)
+        await house.crash()
+    assert (await house.open(place="here")).id != session
+
+
+@pytest.mark.req("EVT-9")
+async def test_an_idle_session_is_collected_and_goes_on_where_it_was(house: House) -> None:
+    await house.emit("huskies", merged("1"))
+    session = (await house.open(place="here")).id
+    await house.talk(session, "a")
+    house.passes(29 * DAY)
+    busy = (await house.open()).id
+    house.passes(2 * DAY)
+    await house.emit("huskies", merged("2"))
+    await house.open()
+    await house.room.settled()
+    with pytest.raises(NotVisible):
+        await house.turns(session)
+    assert (await house.turns(busy)).turns == []
+    again = await house.open(place="here")
+    text = await told(house, again.id)
+    assert "2 merged" in text
+    assert "1 merged" not in text
+
+
+@pytest.mark.req("EVT-9")
+async def test_what_no_session_has_seen_bounds_retention(house: House) -> None:
+    sessions = house.room._sessions
+    source = (await house.source("huskies")).id
+    assert sessions.floor(source, NAMESPACE, "huskies") is None
+    await house.emit("huskies", merged("1"))
+    seen = (await house.open()).id
+    await house.talk(seen, "a")
+    assert sessions.floor(source, NAMESPACE, "huskies") == 1
+    await house.open(scope=["ketflix"])
+    assert sessions.floor(source, NAMESPACE, "huskies") == 1
+    await house.open(scope=["huskies"])
+    assert sessions.floor(source, NAMESPACE, "huskies") == 0
+    assert sessions.floor(source, "elsewhere", "huskies") is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"persona": ""}, ContentError),
+        ({"persona": "a\nb"}, ContentError),
+        ({"place": "x" * 256}, ContentError),
+        ({"scope": ["nowhere"]}, NotVisible),
+        ({"namespace": "mallory"}, NotVisible),
+        ({"scope": ["huskies"] * 300}, ContentError),
+    ],
+)
+async def test_what_may_not_be_opened(
+    house: House, changes: dict[str, object], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        await house.open(**changes)
