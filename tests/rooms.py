@@ -228,10 +228,18 @@ class Installation:
         namespace: str | None = None,
         rights: Iterable[str] = EVERY_RIGHT,
         administers: bool = False,
+        telemetry: list[str] | None = None,
     ) -> Principal:
         """A principal, as a shell enrolls one before any room runs."""
         signer = Signer(hashlib.sha256(name.encode()).digest())
-        ask = enrolment(name, signer, namespace=namespace, rights=rights, administers=administers)
+        ask = enrolment(
+            name,
+            signer,
+            namespace=namespace,
+            rights=rights,
+            administers=administers,
+            telemetry=telemetry,
+        )
         principals = Principals(self.tables, self.root, self.clock, self.entropy)
         enrolled = await principals.enroll(ask)
         row = KeyRow.granted(ask, enrolled, self.clock.wall_ns() // SECOND)

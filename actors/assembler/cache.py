@@ -14,14 +14,19 @@ from typing import Final
 from protocol.blocks import ContextBlock
 from protocol.errors import ContentError
 from protocol.grammar import BlockTokens, Grammar, State
-from protocol.ids import BlockId, ObjectId
-from protocol.record import object_id
+from protocol.ids import BlockId, ContractId
+from protocol.record import Identified, encode_record
 
 # A remembered id is a shared int behind an 8-byte pointer: 16 million are 128 MiB.
 TOKENS_MAX: Final = 16_000_000
 
+# A profile has a handful of them, a process one profile.
+_GRAMMARS_MAX: Final = 256
+_GRAMMAR_TO_CONTRACTS: Final[dict[int, tuple[Grammar, Contracts]]] = {}
+
 Load = Callable[[int], tuple[ContextBlock, str]]
-Contracts = tuple[ObjectId, ...]
+# Of the tokenizer, the template, the separator grammar and the tool encoding.
+Contracts = tuple[ContractId, ContractId, ContractId, ContractId]
 # The number of the contracts, the state before the block, the digest of the block's id.
 Key = tuple[int, State, bytes]
 
@@ -97,12 +102,25 @@ class BlockTokenCache:
 
 def contracts_of(grammar: Grammar) -> Contracts:
     """The ids of everything but block and state that decides a block's tokens."""
-    return (
-        object_id(grammar.tokenizer.contract),
-        object_id(grammar.template),
-        object_id(grammar.separator),
-        object_id(grammar.tools),
-    )
+    # By the object: a grammar cannot change, and is kept here so that no other takes its place.
+    found = _GRAMMAR_TO_CONTRACTS.get(id(grammar))
+    if found is None or found[0] is not grammar:
+        found = (
+            grammar,
+            (
+                _contract(grammar.tokenizer.contract),
+                _contract(grammar.template),
+                _contract(grammar.separator),
+                _contract(grammar.tools),
+            ),
+        )
+        if len(_GRAMMAR_TO_CONTRACTS) < _GRAMMARS_MAX:
+            _GRAMMAR_TO_CONTRACTS[id(grammar)] = found
+    return found[1]
+
+
+def _contract(record: Identified) -> ContractId:
+    return ContractId.of(encode_record(record))
 
 
 def _count(tokens: BlockTokens) -> int:

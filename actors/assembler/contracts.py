@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from actors.assembler.cache import contracts_of
 from protocol.assembly import (
     REGISTRATION_CONTEXT,
     SEQUENCE_CONTRACT,
@@ -61,16 +62,21 @@ class ProfileContracts:
 
     def fields(self, grammar: Grammar, policy: BudgetPolicy) -> AssemblyFields:
         """Everything of an assembly but its sequence."""
+        tokenizer, template, separator, tools = contracts_of(grammar)
         return AssemblyFields(
-            model_contract=contract_id(self.model),
-            tokenizer_contract=contract_id(grammar.tokenizer.contract),
-            conversation_template=contract_id(grammar.template),
-            separator_grammar=contract_id(grammar.separator),
+            model_contract=self._model_contract,
+            tokenizer_contract=tokenizer,
+            conversation_template=template,
+            separator_grammar=separator,
             budget_policy=contract_id(policy),
-            tool_encoding=contract_id(grammar.tools),
-            media_encoding=contract_id(TEXT_ONLY),
+            tool_encoding=tools,
+            media_encoding=_TEXT_ONLY_ID,
             reference_transform=REFERENCE_ID,
         )
+
+    @cached_property
+    def _model_contract(self) -> ContractId:
+        return contract_id(self.model)
 
     def grammar_of(self, assembly: ContextAssembly) -> Grammar | None:
         """The grammar under which `assembly` was made, if it is one of this profile's."""
@@ -98,6 +104,9 @@ class ProfileContracts:
 
 def contract_id(record: Identified) -> ContractId:
     return ContractId.of(encode_record(record))
+
+
+_TEXT_ONLY_ID: Final = contract_id(TEXT_ONLY)
 
 
 class Registry:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from msgspec import structs
+
 from actors.assembler.cache import BlockTokenCache
 from actors.assembler.contracts import ProfileContracts, Registry
 from actors.assembler.lineage import Base, Lineage
@@ -30,6 +32,8 @@ from protocol.limits import BLOCKS_MAX
 from protocol.messages import assembler as messages
 from protocol.messages import ropes
 from protocol.messages.authority import RegisterContract, Registration
+from protocol.messages.muninn import Origin
+from protocol.publication import state_prefix
 from protocol.record import Identified, decode_record, encode_record, object_id
 from protocol.resource import Resource, ResourceKind, Right
 from protocol.rope.build import build
@@ -127,13 +131,15 @@ class AssemblerRoom(Room):
         kept = given.only(budgeted.kept) if budgeted.dropped else given
         fields = profile.fields(grammar, policy)
         await self._register(policy)
-        if ask.store:
-            sequence, context = await self._commit(call, ask.namespace, kept, fields)
-        else:
+        if not ask.store:
             sequence, context = _unstored(kept, fields)
+            return _assembled(context, sequence, kept, budgeted, grammar)
+        sequence, context, public = await self._commit(call, ask.namespace, kept, fields)
         answer = _assembled(context, sequence, kept, budgeted, grammar)
-        if ask.store:
-            self._learn(call, fields, answer)
+        if public:
+            statement = state_prefix(self.world.signer, profile.name, answer.segments[:public])
+            answer = structs.replace(answer, public=statement)
+        self._learn(call, fields, answer)
         return answer
 
     def _learn(self, call: Call, fields: ropes.AssemblyFields, answer: messages.Assembled) -> None:
@@ -143,7 +149,8 @@ class AssemblerRoom(Room):
             return
         stream = TokensId.of(b"".join(each.head + each.content for each in answer.segments))
         derive = partial(assembled, fields.over(answer.sequence), stream)
-        self._evidence.put(domain, answer.context, derive, {"tokens": answer.tokens})
+        origin = Origin(context=answer.context)
+        self._evidence.put(domain, answer.context, derive, {"tokens": answer.tokens}, origin)
 
     async def drain(self) -> None:
         """Send what evidence waits."""
@@ -186,7 +193,8 @@ class AssemblerRoom(Room):
 
     async def _commit(
         self, call: Call, namespace: str, given: _Given, fields: ropes.AssemblyFields
-    ) -> tuple[SequenceId, ContextId]:
+    ) -> tuple[SequenceId, ContextId, int]:
+        """What was stored, and how many of its first blocks are public."""
         base = self._lineage.find(namespace, given.ids)
         try:
             done = await self._commit_on(call, namespace, given, fields, base, anew=False)
@@ -201,7 +209,7 @@ class AssemblerRoom(Room):
             self._stored.popitem(last=False)
         if done.context is None:
             raise ContentError("the ropes room stored a sequence without its assembly")
-        return done.sequence, done.context
+        return done.sequence, done.context, done.public or 0
 
     async def _commit_on(
         self,
@@ -248,7 +256,9 @@ class AssemblerRoom(Room):
             assembly=assembly,
             sequence=assembly.sequence,
             blocks=read.blocks,
-            segments=None if placed is None else [_segment(*each) for each in placed],
+            segments=None
+            if placed is None
+            else [_segment(block_id(each.block), *each) for each in placed],
         )
 
     async def on_tree(self, call: Call, ask: messages.ShowTree) -> ropes.Tree:
@@ -358,9 +368,9 @@ def _unstored(given: _Given, fields: ropes.AssemblyFields) -> tuple[SequenceId, 
     return sequence, ContextId.of(encode_record(fields.over(sequence)))
 
 
-def _segment(block: ContextBlock, tokens: BlockTokens) -> messages.Segment:
+def _segment(block_id: BlockId, block: ContextBlock, tokens: BlockTokens) -> messages.Segment:
     return messages.Segment(
-        block=block_id(block),
+        block=block_id,
         role=block.role.value,
         type=block.type.value,
         head=pack(tokens.head),
@@ -379,8 +389,8 @@ def _assembled(
         context=context,
         sequence=sequence,
         segments=[
-            _segment(new.block, tokens)
-            for new, tokens in zip(given.blocks, budgeted.stream, strict=True)
+            _segment(block_id, new.block, tokens)
+            for block_id, new, tokens in zip(given.ids, given.blocks, budgeted.stream, strict=True)
         ],
         opener=pack(budgeted.opener),
         tokens=budgeted.tokens - len(budgeted.opener),

@@ -14,12 +14,13 @@ import msgspec
 from actors.ports import Clock, Entropy
 from protocol import cbor
 from protocol.capability import decode_link, issue
-from protocol.caveats import Caveat, DomainCaveat, ProfileCaveat
+from protocol.caveats import Caveat, DomainCaveat, ProfileCaveat, TelemetryCaveat
 from protocol.errors import Conflict, ContentError, NotVisible
 from protocol.limits import CAPABILITY_LIFETIME_NS_MAX
 from protocol.messages.authority import Enroll, Enrolled, PrincipalRow, Revocations
+from protocol.publication import PUBLIC
 from protocol.record import Record, decode_record, encode_record
-from protocol.resource import ALL, Resource, ResourceKind, Right
+from protocol.resource import ALL, Resource, ResourceKind, Right, path_covers
 from protocol.signing import NONCE_BYTES, Signer
 from store.commit import settled
 from store.tables import Append, Put, Tables
@@ -85,7 +86,7 @@ class Principals:
         """The handles of the principal that `ask` describes, granted now or given again.
 
         Raises Conflict if the name is another key's, ContentError for an unknown right, a right
-        that no namespace handle carries, or a lifetime out of range.
+        that no namespace handle carries, what is public, or a lifetime out of range.
         """
         key = ask.name.encode("utf-8")
         found = self._records.get(key)
@@ -140,6 +141,10 @@ class Principals:
         if rights - NAMESPACE_RIGHTS:
             wrong = ", ".join(sorted(right.value for right in rights - NAMESPACE_RIGHTS))
             raise ContentError(f"rights that no namespace handle carries: {wrong}")
+        if path_covers(PUBLIC, ask.namespace) or ask.domain == PUBLIC:
+            raise ContentError(
+                f"the namespace and the domain {PUBLIC!r} are everybody's: choose other names"
+            )
         if not 0 < ask.lifetime_ns <= CAPABILITY_LIFETIME_NS_MAX:
             raise ContentError(
                 f"lifetime_ns {ask.lifetime_ns} is not in 1 … {CAPABILITY_LIFETIME_NS_MAX}"
@@ -147,6 +152,8 @@ class Principals:
         caveats: list[Caveat] = [DomainCaveat(name=ask.domain)]
         if ask.profiles:
             caveats.append(ProfileCaveat(names=tuple(sorted(set(ask.profiles)))))
+        if ask.telemetry:
+            caveats.append(TelemetryCaveat(names=tuple(sorted(set(ask.telemetry)))))
         path = Resource(kind=ResourceKind.NAMESPACE, name=ask.namespace)
         return PrincipalRecord(
             asked=ask,

@@ -47,6 +47,8 @@ class AuthorityRoom(Room):
     async def on_enroll(self, call: Call, ask: messages.Enroll) -> messages.Enrolled:
         if not _reaches(call, Right.GRANT, ask.namespace) or ask.administers:
             raise NotVisible("no such namespace in this view")
+        if not all(call.handle.sees(domain) for domain in ask.telemetry or ()):
+            raise NotVisible("no such domain in this view")
         # Neither a name nor a domain of somebody who lies outside what the caller administers.
         for row in self._principals.rows():
             if (row.name == ask.name or row.domain == ask.domain) and not _reaches(

@@ -4,19 +4,28 @@ It owns the object store. It is blind to prompts and models: a block is an objec
 an assembly a record of ids. Everything is read through the handle's view, and what lies outside it
 answers like what does not exist, down the same path (AUT-3, I-VIEW). A commit stores contents,
 blocks, nodes, the sequence and its assembly in one transaction, and is durable when answered.
+
+It also says which blocks are public: those that the operator published, members of a namespace that
+is nobody's but this room's. A commit's answer tells how many of the sequence's first blocks are. A
+publication is durable when it is answered; a withdrawal is answered when the workers that run have
+given up what they held of it, and one that does not run asks when it starts.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Sequence
+from itertools import chain
 from typing import Final
 
 from actors.room import Call, Room, World
+from actors.ropes.publications import PublicBlocks
 from actors.ropes.tree import tree_nodes
 from protocol.assembly import SEQUENCE_CONTRACT_ID, ContextSequence, sequence_of
 from protocol.blocks import ContextBlock
-from protocol.errors import ContentError, NotVisible
+from protocol.errors import ContentError, NotVisible, Unavailable, WorkerFault
 from protocol.ids import (
     BlockId,
     ContextId,
@@ -27,9 +36,11 @@ from protocol.ids import (
     parse_any,
 )
 from protocol.limits import CONTENT_BYTES_MAX
+from protocol.messages import Empty
 from protocol.messages import ropes as messages
+from protocol.publication import PUBLIC
 from protocol.record import decode_record, encode_record
-from protocol.resource import Resource, ResourceKind, Right
+from protocol.resource import Resource, ResourceKind, Right, path_covers
 from protocol.rope.node import EMPTY_BYTES, EMPTY_ID
 from protocol.rope.node import Entry as RopeEntry
 from protocol.rope.read import NodeSource
@@ -37,8 +48,13 @@ from protocol.rope.tree import Rope
 from store.commit import settled
 from store.objects import ObjectStore, View
 
+log = logging.getLogger("huginn.ropes")
+
 # (view, block) → bytes of content, so that a long history is not read again to be measured.
 _LENGTHS_MAX: Final = 200_000
+
+_PUBLIC_DOMAIN: Final = Resource(kind=ResourceKind.DOMAIN, name=PUBLIC)
+_WORKER: Final = "worker"
 
 NOT_VISIBLE: Final = "no such object in this view"
 
@@ -55,6 +71,9 @@ class RopesRoom(Room):
         self._store = store
         self._lengths_max = lengths_max
         self._lengths: OrderedDict[tuple[str, BlockId], int] = OrderedDict()
+        self._public = PublicBlocks(store)
+        # One change of what is public at a time, from the store to the workers.
+        self._publishing = asyncio.Lock()
 
     async def drain(self) -> None:
         self._store.close()
@@ -73,9 +92,10 @@ class RopesRoom(Room):
         )
 
     def _own(self, call: Call, namespace: str) -> str:
-        """`namespace`, if the handle may write there; NotVisible otherwise."""
+        """`namespace`, if the handle may write there; NotVisible otherwise. What is public is
+        published, never committed."""
         wanted = Resource(kind=ResourceKind.NAMESPACE, name=namespace)
-        if not call.handle.permits(Right.WRITE, wanted):
+        if not call.handle.permits(Right.WRITE, wanted) or path_covers(PUBLIC, namespace):
             raise NotVisible(NOT_VISIBLE)
         return namespace
 
@@ -133,6 +153,11 @@ class RopesRoom(Room):
             context=context,
             blocks=ask.keep + len(entries),
             amplification_nodes=len(edit.nodes),
+            # Asked now: it holds for the answer, not for when the question came.
+            public=self._public.leading(
+                entry.block for entry in chain(rope.entries(0, ask.keep), entries)
+            )
+            or None,
         )
 
     async def on_read(self, call: Call, ask: messages.ReadSequence) -> messages.SequenceBlocks:
@@ -147,6 +172,49 @@ class RopesRoom(Room):
         root = self._root(view, ask.sequence)
         nodes = tree_nodes(root, self._source(view))
         return messages.Tree(root=root, nodes=nodes)
+
+    # -- what is public ----------------------------------------------------------------------
+
+    async def on_publish(self, call: Call, ask: messages.Publish) -> messages.Publication:
+        """Durable when answered; again is once."""
+        call.handle.require(Right.OPERATE, _PUBLIC_DOMAIN)
+        _new_blocks([messages.NewBlock(block=ask.block, content=ask.content)])
+        async with self._publishing:
+            await settled(self._public.store_soon(ask.block, ask.content))
+            published = self._public.add(ask.block, len(ask.content))
+            await self._announce()
+        log.info("%s is public: %d bytes", published.block, published.content_bytes)
+        return published
+
+    async def on_withdraw(self, call: Call, ask: messages.Withdraw) -> messages.Publication:
+        """Raises what a worker raises that could not delete its pages: asked again, it tries
+        again."""
+        call.handle.require(Right.OPERATE, _PUBLIC_DOMAIN)
+        async with self._publishing:
+            try:
+                withdrawn = self._public.remove(ask.block)
+            finally:
+                # Also if it is gone: whoever asks again may not have been told that it worked.
+                await self._announce()
+        log.info("%s is not public any more", withdrawn.block)
+        return withdrawn
+
+    async def on_publications(self, call: Call, ask: Empty) -> messages.Publications:
+        return messages.Publications(blocks=self._public.rows())
+
+    async def _announce(self) -> None:
+        """Have every worker that runs ask what is public now, and wait until it has acted on it."""
+        for room in sorted(self.world.room_to_key):
+            if room.startswith(_WORKER):
+                await self.tell(room)
+
+    async def tell(self, room: str) -> None:
+        """Have the worker `room` ask what is public; one that cannot be reached does so when it
+        starts. Raises what it raises that cannot give up what it held."""
+        try:
+            await self.ask_as_self(room, "publications", Empty(), Empty)
+        except (WorkerFault, Unavailable) as error:
+            log.info("the %s room was not told what is public: %s", room, error)
 
     # -- reading -----------------------------------------------------------------------------
 

@@ -43,6 +43,7 @@ from protocol.ids import BlockId, ContextId, ContractId, ObjectId, SequenceId, T
 from protocol.messages import Empty, ropes
 from protocol.messages import assembler as messages
 from protocol.messages import authority as authority_messages
+from protocol.publication import check_prefix
 from protocol.record import Record, encode_record, object_id
 from protocol.rope import Entry, build
 from protocol.rope.node import EMPTY_ID
@@ -865,3 +866,38 @@ async def test_what_left_the_view_is_gone_from_the_next_message_on(
     ):
         with pytest.raises(NotVisible):
             opened(await reply_to(alice, "assembler", op, ask), messages.Assembled)
+
+
+# -- what is public --------------------------------------------------------------------------
+
+
+@pytest.mark.req("AUT-5")
+@pytest.mark.parametrize("public", [0, 1, 2])
+async def test_it_signs_which_first_segments_are_public_blocks(
+    house: Installation, alice: Principal, public: int
+) -> None:
+    operator = await house.enroll("operator", administers=True)
+    for block, text in TALK[:public]:
+        ask = ropes.Publish(block=block, content=text.encode())
+        await operator.caller.ask("ropes", "publish", ask, ropes.Publication, administer=True)
+    for _ in range(2):
+        made = await assembled(alice, assemble(TALK))
+        key = house.room_to_key["assembler"]
+        if not public:
+            assert made.public is None
+        else:
+            assert made.public is not None
+            assert check_prefix(made.public, key, PROFILE, made.segments) == public
+        # In the commit that is made anyway: no further question is asked.
+        assert {envelope.op for envelope in house.post.sent if envelope.room == "ropes"} <= {
+            "commit",
+            "publish",
+        }
+    unstored = await assembled(alice, assemble(TALK, store=False))
+    assert unstored.public is None
+    dropped = await assembled(
+        alice, assemble(TALK, policy="drop-oldest-turns", tokens_max=made.tokens - 1, keep_turns=1)
+    )
+    assert dropped.public is None or (
+        check_prefix(dropped.public, key, PROFILE, dropped.segments) <= public
+    )

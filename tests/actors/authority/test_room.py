@@ -13,7 +13,8 @@ from actors.gateway.caller import Caller
 from actors.gateway.keys import KeyHolder
 from protocol import cbor
 from protocol.assembly import REGISTRATION_CONTEXT, TEXT_ONLY, BudgetPolicy
-from protocol.capability import attenuate
+from protocol.capability import attenuate, decode_link
+from protocol.caveats import TelemetryCaveat
 from protocol.envelope import Envelope
 from protocol.errors import (
     AuthorityError,
@@ -115,6 +116,35 @@ async def test_no_message_makes_one_who_administers(
     with pytest.raises(NotVisible):
         await enroll(operator, enrolment("carol", CAROL, administers=True))
     assert [row.name for row in await listed(operator)] == ["operator"]
+
+
+@pytest.mark.req("AUT-5")
+@pytest.mark.parametrize(
+    "changes", [{"namespace": "public"}, {"namespace": "public/a"}, {"domain": "public"}]
+)
+async def test_nobody_is_given_what_is_everybodys(
+    house: Installation, operator: Principal, changes: dict[str, str]
+) -> None:
+    ask = replace(enrolment("carol", CAROL), **changes)
+    with pytest.raises(ContentError, match="everybody's: choose other names"):
+        await enroll(operator, ask)
+    assert [row.name for row in await listed(operator)] == ["operator"]
+    await enroll(operator, enrolment("carol", CAROL, namespace="publican"))
+
+
+@pytest.mark.req("AUT-7")
+async def test_telemetry_on_what_is_public_is_granted_by_who_has_it(
+    house: Installation, operator: Principal
+) -> None:
+    ask = enrolment("carol", CAROL, namespace="team/carol", telemetry=["public"])
+    made = await enroll(operator, ask)
+    caveats = decode_link(made.chain[0]).capability.caveats
+    assert TelemetryCaveat(names=("public",)) in caveats
+    # One who administers a part has telemetry on no domain.
+    part = narrowed(house, operator, "team")
+    ask = enrolment("dora", Signer(b"\x22" * 32), namespace="team/dora", telemetry=["public"])
+    with pytest.raises(NotVisible):
+        await part.ask("authority", "enroll", ask, messages.Enrolled, administer=True)
 
 
 async def test_one_who_administers_a_part_reaches_no_other_part(
