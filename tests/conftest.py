@@ -1,10 +1,14 @@
-"""Settings for the whole suite: Hypothesis profiles."""
+"""Settings for the whole suite: Hypothesis profiles, and the one Matrix server."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.matrix.synapse import Synapse, running
 
 # `ci` is what `make test` runs: derandomized, so a red build is a change, not a draw.
 settings.register_profile(
@@ -19,3 +23,10 @@ settings.register_profile(
     "fuzz", deadline=None, max_examples=20_000, suppress_health_check=list(HealthCheck)
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.fixture(scope="session")
+def synapse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Synapse]:
+    """A real Matrix server, started when the first test asks for it."""
+    with running(tmp_path_factory.mktemp("synapse")) as server:
+        yield server

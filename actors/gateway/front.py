@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import ClassVar, Final
+from collections.abc import Sequence
+from typing import ClassVar, Final, Protocol
 
 from aiohttp import web
 
@@ -28,8 +29,19 @@ _PROBE_SECONDS: Final = 2.0
 _PROBE_SECONDS_MAX: Final = 10.0
 
 
+class Transport(Protocol):
+    """A way in and out that is no request to us: it asks somebody else what to answer."""
+
+    async def start(self) -> None:
+        """Begin; returns at once, and fails for nothing that may pass."""
+
+    async def stop(self) -> None:
+        """Stop, with what is not answered kept for the next start."""
+
+
 class FrontRoom(Room):
-    """Listens on `host`:`port` from `start` until `drain`. `worker` names the room to probe."""
+    """Listens on `host`:`port` from `start` until `drain`. `worker` names the room to probe;
+    `transports` run beside."""
 
     operations: ClassVar[dict[str, Operation]] = {}
 
@@ -41,6 +53,7 @@ class FrontRoom(Room):
         host: str,
         port: int,
         worker: str = "worker",
+        transports: Sequence[Transport] = (),
     ) -> None:
         super().__init__("gateway", world)
         self._gateway = gateway
@@ -48,6 +61,7 @@ class FrontRoom(Room):
         self._host = host
         self._port = port
         self._worker = worker
+        self._transports = transports
         self._runner: web.AppRunner | None = None
         self._probe: asyncio.Task[None] | None = None
 
@@ -55,6 +69,8 @@ class FrontRoom(Room):
         await super().start()
         self._runner, self._port = await serve(make_app(self._gateway), self._host, self._port)
         self._probe = asyncio.create_task(self._keep_probing(), name="probe the worker")
+        for transport in self._transports:
+            await transport.start()
 
     async def _keep_probing(self) -> None:
         while True:
@@ -74,6 +90,8 @@ class FrontRoom(Room):
                 await self._readiness.until_lost(_PROBE_SECONDS)
 
     async def drain(self) -> None:
+        for transport in self._transports:
+            await transport.stop()
         if self._probe is not None:
             self._probe.cancel()
             with contextlib.suppress(asyncio.CancelledError):

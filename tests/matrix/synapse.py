@@ -73,11 +73,11 @@ class Synapse(NamedTuple):
     url: str
     secret: str
 
-    def register(self, name: str) -> User:
+    def register(self, name: str, password: str | None = None) -> User:
         """A new account through the shared-secret admin API."""
         path = "/_synapse/admin/v1/register"
         nonce = _json(f"{self.url}{path}")["nonce"]
-        password = secrets.token_urlsafe(16)
+        password = password or secrets.token_urlsafe(16)
         said = b"\0".join(part.encode() for part in (nonce, name, password, "notadmin"))
         body = {
             "nonce": nonce,
@@ -88,6 +88,19 @@ class Synapse(NamedTuple):
         }
         made = _json(f"{self.url}{path}", body)
         return User(made["user_id"], made["access_token"])
+
+    def whoami(self, token: str) -> str | None:
+        """Whose access token it is; None: nobody's."""
+        request = urllib.request.Request(
+            f"{self.url}/_matrix/client/v3/account/whoami",
+            headers={"Authorization": f"Bearer {token}"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return str(json.load(answer)["user_id"])
+        except urllib.error.HTTPError as refusal:
+            refusal.close()
+            return None
 
 
 def environment() -> Path:
