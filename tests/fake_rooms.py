@@ -17,13 +17,14 @@ from dataclasses import dataclass
 from actors.assembler.room import AssemblerRoom
 from actors.authority.principals import NAMESPACE_RIGHTS, Principals
 from actors.authority.room import AuthorityRoom
+from actors.events.ports import RemoteFeed
+from actors.events.sessions import SessionLimits
 from actors.gateway.caller import Ports
 from actors.gateway.http.app import make_app, serve
 from actors.gateway.keys import ApiKeys, KeyRow, mint_key
 from actors.gateway.limits import Limits
 from actors.gateway.models import ServedModel
 from actors.gateway.room import Gateway
-from actors.muninn.ports import NothingHeld, Uncharged
 from actors.muninn.room import MuninnRoom
 from actors.room import Call, Room, World
 from actors.ropes.room import RopesRoom
@@ -41,6 +42,7 @@ from protocol.signing import Signer, principal_seed
 from protocol.tokens import pack
 from store.memory_objects import MemoryObjectStore
 from store.memory_tables import MemoryTables
+from tests.events_rooms import events_room
 from tests.fake_tokenizer import FakeTokenizer
 from tests.rooms import profile
 
@@ -49,7 +51,7 @@ PROFILE = "raven-exact"
 PROFILE_ID = ProfileId.of(b"raven-exact")
 CONTEXT_TOKENS = 2048
 ANSWER = "Hugin says: the café is open — 🐦, naïve raven.\nAnd that is all."
-ROOMS = ("authority", "ropes", "muninn", "assembler", "worker", "gateway")
+ROOMS = ("authority", "ropes", "muninn", "events", "assembler", "worker", "gateway")
 
 
 class Mailbox:
@@ -126,6 +128,7 @@ class ScriptedWorker(Room):
         # Answers that began, that ended in whatever way, and settlements that were asked for.
         self.began, self.over, self.settlements = Counter(), Counter(), Counter()
         self.stopped_early = 0
+        self.told_of_publications = 0
         self._receipts: dict[tuple[str, str], Receipt] = {}
         self._warm: dict[str, list[tuple[int, ...]]] = {}
 
@@ -230,6 +233,13 @@ class ScriptedWorker(Room):
             process=1,
         )
 
+    async def on_publications(self, call: Call, ask: Empty) -> Empty:
+        self.told_of_publications += 1
+        return Empty()
+
+    async def on_pages(self, call: Call, ask: messages.AskPages) -> messages.HeldPages:
+        return messages.HeldPages(held=False)
+
     async def on_info(self, call: Call, ask: Empty) -> messages.ModelInfo:
         return INFO
 
@@ -262,8 +272,14 @@ class Service:
 
 
 @asynccontextmanager
-async def running(limits: Limits | None = None) -> AsyncIterator[Service]:
-    """A service on a port of its own."""
+async def running(
+    limits: Limits | None = None,
+    *,
+    feed: RemoteFeed | None = None,
+    lease_ns: int = 30 * 10**9,
+) -> AsyncIterator[Service]:
+    """A service on a port of its own. `feed` reads the sources of others; a turn is held for
+    `lease_ns` without a renewal."""
     clock, entropy, mailbox = SystemClock(), SystemEntropy(), Mailbox()
     root = Signer(entropy.draw(32))
     signers = {name: Signer(entropy.draw(32)) for name in ROOMS}
@@ -292,11 +308,13 @@ async def running(limits: Limits | None = None) -> AsyncIterator[Service]:
 
     tables = MemoryTables()
     worker = ScriptedWorker(world("worker"))
+    events = events_room(world("events"), feed=feed, limits=SessionLimits(lease_ns=lease_ns))
     rooms: list[Room] = [
         AuthorityRoom(world("authority"), tables, root),
         RopesRoom(world("ropes"), MemoryObjectStore()),
-        MuninnRoom(world("muninn"), MemoryTables(), NothingHeld(), Uncharged()),
+        MuninnRoom(world("muninn"), MemoryTables()),
         AssemblerRoom(world("assembler"), {PROFILE: profile(PROFILE)}),
+        events,
         worker,
     ]
     for room in rooms:
@@ -329,6 +347,7 @@ async def running(limits: Limits | None = None) -> AsyncIterator[Service]:
         )
     finally:
         await runner.cleanup()
+        await events.drain()
 
 
 async def enroll(

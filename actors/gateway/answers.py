@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -22,6 +23,7 @@ from protocol.messages.worker import Generate, Item, Receipt, TokenLogprob
 log = logging.getLogger("huginn.gateway")
 
 Finish = Literal["stop", "length"]
+Items = Callable[[Generate], AsyncGenerator[Item, None]]
 _WAITING_MAX: Final = 64
 _RESTART_SECONDS_MAX: Final = 30.0
 
@@ -34,12 +36,18 @@ class Event(NamedTuple):
 
 
 class Answers:
-    """The answers of `jobs`, as one stream of events. An async context manager."""
+    """The answers of `jobs`, as one stream of events. An async context manager.
 
-    def __init__(self, caller: Caller, room: str, jobs: list[Generate]) -> None:
+    `items` gives the items of a job, where they are not simply those of the worker `room`.
+    """
+
+    def __init__(
+        self, caller: Caller, room: str, jobs: list[Generate], items: Items | None = None
+    ) -> None:
         self._caller = caller
         self._room = room
         self._jobs = jobs
+        self._items = items
         self._events: asyncio.Queue[Event] = asyncio.Queue(_WAITING_MAX)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -92,7 +100,10 @@ class Answers:
         """Pass the job's items on; whether the last of them came. Raises _NothingCame for a worker
         that was gone before the first item, and what the worker answers."""
         came = False
-        items = self._caller.stream(self._room, "generate", job, Item)
+        if self._items is None:
+            items = self._caller.stream(self._room, "generate", job, Item)
+        else:
+            items = self._items(job)
         try:
             async with aclosing(items):
                 async for item in items:
@@ -101,6 +112,9 @@ class Answers:
                     if item.kind == "end":
                         return True
         except (WorkerFault, Unavailable) as error:
+            if came and isinstance(error, Unavailable):
+                # Of another room, that had to keep the answer: the worker gave it.
+                raise
             fault = WorkerFault(error.message)
             if came or self._caller.readiness.is_ready:
                 raise fault from error
@@ -118,9 +132,10 @@ class _NothingCame(Exception):
 
 @dataclass(slots=True)
 class Choice:
-    """What one choice has come to so far."""
+    """What one choice has come to so far. `ids` are packed, a piece for each delta."""
 
     text: list[str] = field(default_factory=list)
+    ids: list[bytes] = field(default_factory=list)
     tokens: int = 0
     logprobs: list[TokenLogprob] = field(default_factory=list)
     finish: Finish | None = None
@@ -132,6 +147,7 @@ class Choice:
             raise outcome
         if outcome.kind == "delta":
             self.text.append(outcome.text or "")
+            self.ids.append(outcome.ids or b"")
             self.tokens += packed_count(outcome.ids or b"")
             self.logprobs.extend(outcome.logprobs or [])
         elif outcome.kind == "end":

@@ -33,7 +33,11 @@ Chain = tuple[bytes, ...]
 # What a room may do in another for a caller. Absent: it may not be sent there.
 DELEGATED_RIGHTS: Final[dict[str, frozenset[Right]]] = {
     "ropes": frozenset({Right.READ, Right.WRITE}),
+    # Whether pages are held, for who may know what was computed.
+    "worker": frozenset({Right.TELEMETRY}),
 }
+# Rooms without which requests are answered: that one is gone says nothing of the service.
+_ASIDE: Final = frozenset({"events", "muninn"})
 _HANDLES_MAX: Final = 10_000
 # A handle with less than this left is made anew: a message that waits must still arrive in time.
 _RENEW_NS: Final = TURN_HANDLE_LIFETIME_NS // 2
@@ -91,6 +95,16 @@ class Caller:
         return self._row.namespace
 
     @property
+    def administers(self) -> bool:
+        """Whether the principal has the handle that administers. Rooms check for themselves."""
+        return self._row.admin_chain is not None
+
+    @property
+    def domain(self) -> str | None:
+        """The computation-sharing domain that the principal's chain names."""
+        return Scope.of(self._leaf.caveats).domain
+
+    @property
     def readiness(self) -> Readiness:
         return self._ports.readiness
 
@@ -122,7 +136,7 @@ class Caller:
         AuthorityError where the principal's chain allows no such handle.
         """
         message = self._message(room, op, record, delegate, administer=administer)
-        with self._noticing_loss():
+        with self._noticing_loss(room):
             answer = await self._ports.mailbox.call(room, message)
         return _decode(reply, open_reply(answer))
 
@@ -135,7 +149,7 @@ class Caller:
         try:
             while True:
                 try:
-                    with self._noticing_loss():
+                    with self._noticing_loss(room):
                         item = await anext(items)
                 except StopAsyncIteration:
                     return
@@ -145,12 +159,13 @@ class Caller:
                 await items.aclose()
 
     @contextmanager
-    def _noticing_loss(self) -> Iterator[None]:
+    def _noticing_loss(self, room: str) -> Iterator[None]:
         """What the mailbox itself raises of the worker is not an answer: the worker is gone."""
         try:
             yield
         except WorkerFault:
-            self._ports.readiness.lost()
+            if room not in _ASIDE:
+                self._ports.readiness.lost()
             raise
 
     def _message(
@@ -179,7 +194,7 @@ class Caller:
         """The chain with which `room` asks `other` for this caller."""
         rights = DELEGATED_RIGHTS[other].intersection(self._leaf.rights)
         if not rights:
-            raise AuthorityError("right", f"this key may neither read nor write in '{other}'")
+            raise AuthorityError("right", f"this key may do nothing in '{other}'")
         return self._handle(room, other, self._ports.room_to_key[room], rights)
 
     def _handle(

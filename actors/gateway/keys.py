@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
 from protocol.errors import CorruptObject, EncodingError, RecordError
@@ -23,6 +24,8 @@ KEY_PREFIX: Final = "hg-"
 KEY_ENTROPY_BYTES: Final = 20
 # No key of ours is longer; it bounds what is hashed for a stranger.
 KEY_CHARS_MAX: Final = 512
+# Rows that are remembered as they were read, of two chains and some names each.
+_ROWS_MAX: Final = 1024
 
 
 class KeyRow(Record):
@@ -86,7 +89,7 @@ class ApiKeys:
         if not key or len(key) > KEY_CHARS_MAX:
             return None
         kept = self._table.get(key_hash(key))
-        return None if kept is None else KeyHolder(_row(kept), Signer(principal_seed(key)))
+        return None if kept is None else KeyHolder(_read(kept), Signer(principal_seed(key)))
 
     def remove(self, principal: str) -> int:
         """Forget every key of `principal`; how many there were."""
@@ -96,6 +99,12 @@ class ApiKeys:
     def principals(self) -> list[KeyRow]:
         """Every row, oldest first."""
         return [_row(kept) for _, kept in self._table.items()]
+
+
+@lru_cache(maxsize=_ROWS_MAX)
+def _read(kept: bytes) -> KeyRow:
+    """`_row`, remembered: what a row says is public, and every request reads its own."""
+    return _row(kept)
 
 
 def _row(kept: bytes) -> KeyRow:

@@ -21,7 +21,7 @@ class Limits:
     status of its own; after that the headers go out, before any prefill is done. `write_ns_max`:
     how long a client may leave its socket full. `drain_ns_max`: how long a stop waits for what goes
     on off callers' paths. `worker_wait_ns`: how long a request waits for a worker that is being
-    started.
+    started. `turn_wait_ns`: how long one waits for another that is being answered in its session.
     """
 
     answer_tokens_default: int = 512
@@ -33,4 +33,5 @@ class Limits:
     write_ns_max: int = 60 * _SECOND_NS
     drain_ns_max: int = 2 * _SECOND_NS
     worker_wait_ns: int = 30 * _SECOND_NS
+    turn_wait_ns: int = 10 * _SECOND_NS
     settle_answers: bool = True

@@ -83,18 +83,18 @@ def _whole(block: ContextBlock, text: str) -> NewBlock:
     return NewBlock(block=block, content=text.encode("utf-8"))
 
 
-def message_blocks(messages: list[Message]) -> list[NewBlock]:
-    """The blocks of a conversation, in order.
+def message_blocks(messages: list[Message], field: str = "messages") -> list[NewBlock]:
+    """The blocks of a conversation, in order; `field` is where a body has it, for errors.
 
     Raises ContentError with detail `param` for an empty conversation, a role or part type that
     does not exist here, and a tool message that answers no call before it.
     """
     if not messages:
-        raise ContentError("a conversation has at least one message", param="messages")
+        raise ContentError("a conversation has at least one message", param=field)
     blocks: list[NewBlock] = []
     call_to_tool: dict[str, str] = {}
     for index, message in enumerate(messages):
-        where = f"messages[{index}]"
+        where = f"{field}[{index}]"
         if message.role not in _ROLES:
             raise ContentError(
                 f"{where}.role {message.role!r:.40} is not one of {', '.join(_ROLES)}",
@@ -137,18 +137,16 @@ def _text(message: Message, where: str) -> str:
         return message.content
     texts: list[str] = []
     for index, part in enumerate(message.content):
-        field = _TEXT_PARTS.get(part.type)
+        name = _TEXT_PARTS.get(part.type)
         at = f"{where}.content[{index}]"
-        if field is None:
+        if name is None:
             raise ContentError(
                 f"{at} is of type {part.type!r:.40}: the model reads text alone; send parts of "
                 "type text",
                 param=f"{at}.type",
             )
-        text = getattr(part, field)
+        text = getattr(part, name)
         if text is None:
-            raise ContentError(
-                f"{at}: a part of type {part.type} has {field}", param=f"{at}.{field}"
-            )
+            raise ContentError(f"{at}: a part of type {part.type} has {name}", param=f"{at}.{name}")
         texts.append(text)
     return "".join(texts)

@@ -36,7 +36,8 @@ _LONG_CHARS: Final = 4096
 class Prompt:
     """What a model reads, by block. `tokens` counts all of it, the opener too.
 
-    `history` are the blocks that it was assembled from, absent for a text completion.
+    `history` are the blocks that it was assembled from, absent for a text completion; `public` is
+    the assembler's statement of what of it is public, which only the worker reads.
     """
 
     segments: list[Segment]
@@ -47,6 +48,7 @@ class Prompt:
     context: ContextId | None = None
     sequence: SequenceId | None = None
     history: list[NewBlock] | None = None
+    public: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,7 @@ async def chat_prompt(
             context=made.context,
             sequence=made.sequence,
             history=blocks,
+            public=made.public,
         ),
     )
 
@@ -181,6 +184,7 @@ def jobs(
             deliver_trim=ask.deliver_trim,
             context=prompt.context,
             logprobs_top=ask.logprobs_top,
+            public=prompt.public,
         )
         for index in range(ask.choices)
     ]
@@ -204,11 +208,33 @@ async def settle(
 
     The answer is assembled as the client will send it back, so the next turn finds its prefix.
     """
-    segments = prompt.segments
     if prompt.history is not None and answer:
         blocks = [*prompt.history, answer_block(answer)]
-        segments = (await assemble(caller, model, blocks, namespace)).segments
-    await caller.ask(model.room, "settle", Settle(response=response, segments=segments), Empty)
+        await settle_blocks(caller, model, blocks, namespace=namespace, response=response)
+        return
+    ask = Settle(
+        response=response,
+        segments=prompt.segments,
+        public=prompt.public,
+        context=prompt.context,
+    )
+    await caller.ask(model.room, "settle", ask, Empty)
+
+
+async def settle_blocks(
+    caller: Caller,
+    model: ServedModel,
+    blocks: list[NewBlock],
+    *,
+    namespace: str,
+    response: str,
+) -> None:
+    """Have the worker advance `blocks`, the conversation as the next turn will begin."""
+    made = await assemble(caller, model, blocks, namespace)
+    ask = Settle(
+        response=response, segments=made.segments, public=made.public, context=made.context
+    )
+    await caller.ask(model.room, "settle", ask, Empty)
 
 
 def _within(model: ServedModel, prompt: Prompt) -> Prompt:

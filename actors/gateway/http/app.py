@@ -13,18 +13,25 @@ from aiohttp import web
 
 from actors.gateway.http import (
     api_keys,
+    derivations,
     health,
+    kept_responses,
     models,
     native_contexts,
+    native_events,
+    native_publications,
+    native_sessions,
+    native_sources,
     openai_chat,
     openai_completions,
+    openai_responses,
     receipts,
     tokenize,
 )
 from actors.gateway.http.edge import REQUEST_ID_HEADER, edge, on_prepare
 from actors.gateway.http.errors import ApiError, of_fault, of_http
 from actors.gateway.http.ids import fresh_id
-from actors.gateway.http.state import GATEWAY
+from actors.gateway.http.state import ENDLESS, GATEWAY
 from actors.gateway.room import Gateway
 from actors.ports import Entropy
 
@@ -38,6 +45,8 @@ def make_app(gateway: Gateway) -> web.Application:
     app = web.Application(middlewares=[edge], client_max_size=gateway.limits.body_bytes_max)
     app[GATEWAY] = gateway
     app.on_response_prepare.append(on_prepare)
+    app[ENDLESS] = set()
+    app.on_shutdown.append(_end_the_endless)
     app.on_cleanup.append(_drain)
     app.add_routes(
         [
@@ -46,13 +55,38 @@ def make_app(gateway: Gateway) -> web.Application:
             web.get("/v1/models/{name:.+}", models.show_model),
             web.post("/v1/chat/completions", openai_chat.chat_completions),
             web.post("/v1/completions", openai_completions.completions),
+            web.post("/v1/responses", openai_responses.create_response),
+            web.get("/v1/responses/{id}", kept_responses.show_response),
+            web.delete("/v1/responses/{id}", kept_responses.delete_response),
+            web.get("/v1/responses/{id}/input_items", kept_responses.list_input),
+            web.post("/v1/responses/{id}/cancel", kept_responses.cancel_response),
             web.post("/v1/tokenize", tokenize.tokenize),
             web.post("/v1/detokenize", tokenize.detokenize),
             web.post("/huginn/v1/contexts", native_contexts.assemble_context),
             web.post("/huginn/v1/contexts/diff", native_contexts.diff_contexts),
             web.get("/huginn/v1/contexts/{id}", native_contexts.show_context),
             web.get("/huginn/v1/contexts/{id}/tree", native_contexts.show_tree),
+            web.post("/huginn/v1/sessions", native_sessions.create_session),
+            web.get("/huginn/v1/sessions", native_sessions.list_sessions),
+            web.get("/huginn/v1/sessions/{id}", native_sessions.show_session),
+            web.delete("/huginn/v1/sessions/{id}", native_sessions.delete_session),
+            web.get("/huginn/v1/sessions/{id}/marks", native_sessions.show_marks),
+            web.get("/huginn/v1/sessions/{id}/prompt-context", native_sessions.show_prompt_context),
+            web.post("/huginn/v1/sources", native_sources.add_source),
+            web.get("/huginn/v1/sources", native_sources.list_sources),
+            web.delete("/huginn/v1/sources/{name}", native_sources.remove_source),
+            web.post("/huginn/v1/sources/{name}/events", native_events.append_events),
+            web.get("/huginn/v1/sources/{name}/events", native_events.read_events),
+            web.get("/huginn/v1/events", native_events.merged_events),
+            web.post("/huginn/v1/kinds", native_sources.register_kind),
+            web.get("/huginn/v1/kinds", native_sources.list_kinds),
             web.get("/huginn/v1/receipts/{id}", receipts.show_receipt),
+            web.post("/huginn/v1/derivations/sample", derivations.draw_sample),
+            web.post("/huginn/v1/derivations/checks", derivations.take_checks),
+            web.get("/huginn/v1/derivations/{id}", derivations.show_derivation),
+            web.post("/huginn/v1/publications", native_publications.publish),
+            web.get("/huginn/v1/publications", native_publications.list_publications),
+            web.delete("/huginn/v1/publications/{block}", native_publications.withdraw),
             web.post("/huginn/v1/keys", api_keys.create_key),
             web.get("/huginn/v1/keys", api_keys.list_keys),
             web.delete("/huginn/v1/keys/{principal}", api_keys.revoke_key),
@@ -141,6 +175,11 @@ class _JsonConnection(web.RequestHandler):
         response = error.response()
         response.headers[REQUEST_ID_HEADER] = fresh_id("req-", self._entropy)
         return response
+
+
+async def _end_the_endless(app: web.Application) -> None:
+    for task in app[ENDLESS]:
+        task.cancel()
 
 
 async def _drain(app: web.Application) -> None:

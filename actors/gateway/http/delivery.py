@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 import msgspec
 from aiohttp import web
 
-from actors.gateway.answers import Answers, Choice, Event, Finish, collect
+from actors.gateway.answers import Answers, Choice, Event, Finish, Items, collect
 from actors.gateway.caller import Caller
 from actors.gateway.http.errors import of_fault, of_huginn
 from actors.gateway.http.receipt_json import receipt_json
@@ -28,6 +28,7 @@ from protocol.resource import Right
 
 _NS_PER_S: Final = 10**9
 Json = dict[str, Any]
+Settling = Callable[[list[Choice]], Coroutine[Any, Any, None]]
 
 
 class Dialect(Protocol):
@@ -52,7 +53,9 @@ class Dialect(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
     """One response. `firsts` are the choices that are the first of their prompt: each prompt's
-    reuse is counted once. `settle` is done after a complete answer, off the caller's path."""
+    reuse is counted once. `settle` is done after a complete answer, off the caller's path. `items`
+    gives the items of a job where they are not simply the worker's: a session's turn is kept before
+    its last item comes."""
 
     gateway: Gateway
     caller: Caller
@@ -65,7 +68,8 @@ class Delivery:
     include_usage: bool
     receipt: bool
     headers: dict[str, str]
-    settle: Callable[[list[Choice]], Coroutine[Any, Any, None]]
+    settle: Settling
+    items: Items | None = None
 
     def frame(self, kind: str, choices: list[Json]) -> Json:
         """What every chunk and every answer has in common."""
@@ -101,7 +105,8 @@ class Delivery:
 
 async def deliver(request: web.Request, delivery: Delivery, *, stream: bool) -> web.StreamResponse:
     """Run the jobs and answer the request. Raises what a job raises, until a stream is open."""
-    async with Answers(delivery.caller, delivery.model.room, delivery.jobs) as answers:
+    asked = (delivery.caller, delivery.model.room, delivery.jobs, delivery.items)
+    async with Answers(*asked) as answers:
         if stream:
             return await _deliver_stream(request, delivery, answers)
         choices = await collect(answers, len(delivery.jobs))

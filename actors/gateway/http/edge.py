@@ -30,7 +30,9 @@ PUBLIC: Final = frozenset({"/health"})
 # may try.
 _CORS: Final = {
     "Access-Control-Allow-Origin": "*",
-    "Access-Control-Expose-Headers": f"{REQUEST_ID_HEADER}, Huginn-Context, Huginn-Ignored",
+    "Access-Control-Expose-Headers": (
+        f"{REQUEST_ID_HEADER}, Huginn-Context, Huginn-Session, Huginn-Turn, Huginn-Ignored"
+    ),
 }
 _PREFLIGHT: Final = {
     "Access-Control-Allow-Methods": "GET, POST, DELETE, OPTIONS",

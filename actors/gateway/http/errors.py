@@ -1,7 +1,8 @@
 """Errors as clients get them: `{"error": {message, type, param, code}}`, one table for all.
 
 What the caller can cure is 4xx and says how. SDKs try 409, 429 and 5xx again, so nothing under
-`/v1` that will fail again the same way has such a status; 409 is for names under `/huginn/v1`. What
+`/v1` that will fail again the same way has such a status; 409 is for names under `/huginn/v1`, and
+for a turn of a session while another is being answered, which trying again cures. What
 is ours is 5xx and says nothing of the inside. An id that is unknown, malformed or somebody else's
 is one answer, byte for byte.
 """
@@ -100,16 +101,18 @@ _RULES: Final = (
 
 
 def of_huginn(error: HuginnError) -> ApiError:
-    """The answer for an error of the tree. Its detail `param` names the parameter at fault."""
+    """The answer for an error of the tree. Its detail `param` names the parameter at fault, and
+    the detail `reason` of a Conflict is its code."""
     rule = next(rule for rule in _RULES if isinstance(error, rule.kind))
     param = error.details.get("param")
+    said = error.details.get("reason") if isinstance(error, Conflict) else None
     headers = {"Retry-After": "1"} if rule.status == http.HTTPStatus.SERVICE_UNAVAILABLE else {}
     if rule.message is not None:
         log.info("answered %d for %s: %s", rule.status, error.code, error.message)
     return ApiError(
         rule.status,
         error.message if rule.message is None else rule.message,
-        code=rule.code,
+        code=said if isinstance(said, str) else rule.code,
         param=param if isinstance(param, str) else None,
         headers=headers,
     )

@@ -21,6 +21,9 @@ from protocol.resource import check_path, path_covers
 _TRUE: Final = frozenset({"1", "true", "yes"})
 
 
+SESSION_HEADER: Final = "Huginn-Session"
+TURN_HEADER: Final = "Huginn-Turn"
+CONTEXT_HEADER: Final = "Huginn-Context"
 _NS_PER_S: Final = 10**9
 
 
@@ -30,30 +33,36 @@ class HuginnFields(msgspec.Struct, kw_only=True):
     namespace: str | None = None
     profile: str | None = None
     receipt: bool | None = None
-    session: Any = None
+    session: str | None = None
     compile: Any = None
 
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """Where a request works, and what it wants besides its answer."""
+    """Where a request works, what it goes on with, and what it wants besides its answer."""
 
     namespace: str
     profile: str | None
     receipt: bool
+    session: str | None = None
 
 
-def extension(request: web.Request, fields: HuginnFields | None) -> Extension:
+def extension(
+    request: web.Request, fields: HuginnFields | None, *, sessions: bool = False
+) -> Extension:
     """The extension of a request: its body's fields, else its headers, else the caller's own.
 
-    Raises ApiError 400 for what this version does not implement or cannot read, 403 for a
-    namespace outside the caller's.
+    `sessions`: whether what is asked for can be a turn of a session. Raises ApiError 400 for a
+    session where it cannot, and for what this version does not implement or cannot read, 403 for
+    a namespace outside the caller's.
     """
     fields = fields or HuginnFields()
     headers = request.headers
-    for name in ("session", "compile"):
-        if getattr(fields, name) is not None or f"Huginn-{name}" in headers:
-            raise unsupported(f"huginn.{name}", "not implemented in this version")
+    session = fields.session or headers.get(SESSION_HEADER) or None
+    if session is not None and not sessions:
+        raise unsupported("huginn.session", "only a chat or a response is a turn of a session")
+    if fields.compile is not None or "Huginn-Compile" in headers:
+        raise unsupported("huginn.compile", "not implemented in this version")
     own = request[CALLER].namespace
     namespace = fields.namespace or headers.get("Huginn-Namespace") or own
     try:
@@ -72,7 +81,8 @@ def extension(request: web.Request, fields: HuginnFields | None) -> Extension:
     receipt = fields.receipt
     if receipt is None:
         receipt = headers.get("Huginn-Receipt", "").lower() in _TRUE
-    return Extension(namespace, fields.profile or headers.get("Huginn-Profile"), receipt)
+    profile = fields.profile or headers.get("Huginn-Profile")
+    return Extension(namespace, profile, receipt, session)
 
 
 def served_model(request: web.Request, name: str | None, profile: str | None = None) -> ServedModel:

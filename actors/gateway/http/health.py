@@ -13,7 +13,8 @@ from actors.gateway.http.state import CALLER, GATEWAY
 from actors.gateway.models import ServedModel
 from protocol.errors import FaultError, Unavailable, WorkerFault
 from protocol.messages import Empty
-from protocol.messages.muninn import DomainMemo, MemoStatus
+from protocol.messages.events import EventsStatus
+from protocol.messages.muninn import DomainMemo, MemoStatus, Quarantined
 from protocol.messages.worker import Stats
 
 
@@ -34,7 +35,8 @@ async def health(request: web.Request) -> web.Response:
 
 
 async def status(request: web.Request) -> web.Response:
-    """Every worker's counters and what the memo holds, or why that is not known."""
+    """Every worker's counters, what the memo holds and what events there were, or why that is not
+    known."""
     gateway, caller = request.app[GATEWAY], request[CALLER]
     workers = [await _worker(caller, model) for model in gateway.models]
     return json_response(
@@ -44,8 +46,25 @@ async def status(request: web.Request) -> web.Response:
             "rooms": sorted(gateway.ports.room_to_key),
             "workers": workers,
             "muninn": await _muninn(caller),
+            "events": await _events(caller),
         }
     )
+
+
+async def _events(caller: Caller) -> dict[str, Any]:
+    """Sources, sessions, and the counters of both: what was told, dropped, and seen as a gap."""
+    try:
+        found = await caller.ask("events", "status", Empty(), EventsStatus, administer=True)
+    except FaultError as error:
+        nothing = dict.fromkeys(("sources", "sessions", "subscribers"))
+        return {**nothing, "counters": {}, "error": error.message}
+    return {
+        "sources": found.sources,
+        "sessions": found.sessions,
+        "subscribers": found.subscribers,
+        "counters": found.counters,
+        "error": None,
+    }
 
 
 async def _muninn(caller: Caller) -> dict[str, Any]:
@@ -58,6 +77,7 @@ async def _muninn(caller: Caller) -> dict[str, Any]:
             "domains": [],
             "quarantined": None,
             "conflicts": [],
+            "asked": {},
             "counters": {},
             "error": error.message,
         }
@@ -68,11 +88,27 @@ async def _muninn(caller: Caller) -> dict[str, Any]:
             for domain in memo.domains
         ],
         "quarantined": sum(domain.quarantined for domain in memo.domains),
-        "conflicts": [
-            {"domain": each.domain, "invocation": str(each.invocation)} for each in memo.quarantined
-        ],
+        "conflicts": [_conflict(each) for each in memo.quarantined],
+        "asked": {each.principal.hex(): each.derivations for each in memo.accounts},
         "counters": memo.counters,
         "error": None,
+    }
+
+
+def _conflict(each: Quarantined) -> dict[str, Any]:
+    """A quarantined invocation, and who said what of it."""
+    return {
+        "domain": each.domain,
+        "invocation": str(each.invocation),
+        "testimonies": [
+            {
+                "evidence_id": str(said.evidence),
+                "engine_build": said.engine_build,
+                "executor": said.executor.hex(),
+                "outputs": [{"label": output.label, "id": output.id} for output in said.outputs],
+            }
+            for said in each.testimonies
+        ],
     }
 
 

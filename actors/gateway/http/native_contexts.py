@@ -19,7 +19,9 @@ from actors.gateway.http.state import CALLER
 from actors.gateway.messages import Message, message_blocks
 from actors.gateway.turns import ASSEMBLER, assemble, packed_count, stream_ids, stream_tokens
 from protocol.assembly import ContextAssembly
+from protocol.derivation import invocation_id
 from protocol.errors import ContentError, NotVisible
+from protocol.families import assembling
 from protocol.ids import BlockId, ContextId, NodeId
 from protocol.messages.assembler import (
     ContextDifference,
@@ -84,6 +86,7 @@ async def show_context(request: web.Request) -> web.Response:
     answer: Json = {
         "context_id": str(context),
         "sequence_id": str(shown.sequence),
+        "invocation_id": str(invocation_id(assembling(shown.assembly))),
         "assembly": _assembly(shown.assembly),
         "blocks": [_block(new) for new in shown.blocks],
     }

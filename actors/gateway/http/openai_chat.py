@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from aiohttp import web
 
 from actors.gateway.answers import Choice, Finish
-from actors.gateway.http.delivery import Delivery, Json, deliver
+from actors.gateway.courier import Errand, carry
+from actors.gateway.http.delivery import Delivery, Json, Settling, deliver
 from actors.gateway.http.errors import unsupported
-from actors.gateway.http.extension import answering_model, extension
+from actors.gateway.http.extension import (
+    CONTEXT_HEADER,
+    Extension,
+    answering_model,
+    extension,
+)
 from actors.gateway.http.ids import fresh_id
 from actors.gateway.http.logprobs import chat_logprobs
 from actors.gateway.http.parse import read_body
+from actors.gateway.http.session_turns import (
+    KEY_HEADER,
+    naming_session,
+    refuse_choices,
+    settling,
+    turn_headers,
+)
 from actors.gateway.http.state import CALLER, GATEWAY
 from actors.gateway.http.terms import (
     CompletionFields,
@@ -25,11 +39,12 @@ from actors.gateway.http.terms import (
 from actors.gateway.messages import Message, message_blocks
 from actors.gateway.models import ServedModel
 from actors.gateway.sampling import sampler_of
-from actors.gateway.turns import Ask, chat_prompt, jobs, settle
+from actors.gateway.turns import Ask, Prompt, chat_prompt, jobs, settle
 from protocol.errors import ContentError
+from protocol.messages.ropes import NewBlock
 from protocol.messages.worker import Item
 
-CONTEXT_HEADER: Final = "Huginn-Context"
+_ID: Final = "chatcmpl-"
 
 
 class ChatRequest(CompletionFields, kw_only=True):
@@ -75,36 +90,77 @@ class ChatDialect:
 
 
 async def chat_completions(request: web.Request) -> web.StreamResponse:
-    """Answer a conversation. Its context's id goes out in the header `Huginn-Context`."""
-    gateway, caller = request.app[GATEWAY], request[CALLER]
+    """Answer a conversation. Its context's id goes out in the header `Huginn-Context`.
+
+    In a session (header `Huginn-Session`, or `huginn.session`) the messages are still the client's
+    whole history: what happened meanwhile is put in, where it belongs, and the answer is kept
+    before its end is told. The headers `Huginn-Session` and `Huginn-Turn` name where.
+    """
     body = await read_body(request, ChatRequest)
-    more = extension(request, body.huginn)
+    more = extension(request, body.huginn, sessions=True)
     model = await answering_model(request, body.model, more.profile)
-    ask = chat_ask(body, model)
-    prompt = await chat_prompt(caller, model, message_blocks(body.messages), more.namespace)
-    response = fresh_id("chatcmpl-", gateway.ports.entropy)
+    asked = _Asked(request, body, more, model, chat_ask(body, model))
+    blocks = message_blocks(body.messages)
+    if more.session is None:
+        return await _alone(asked, blocks)
+    refuse_choices(asked.ask.choices)
+    gateway, caller = request.app[GATEWAY], request[CALLER]
+    errand = Errand(
+        namespace=more.namespace,
+        response=fresh_id(_ID, gateway.ports.entropy),
+        session=more.session,
+        history=blocks,
+        key=request.headers.get(KEY_HEADER),
+    )
+    with naming_session():
+        async with carry(gateway, caller, model, errand) as turn:
+            plain = asked.delivery(turn.prompt, turn.response, settling(turn))
+            headers = plain.headers | turn_headers(turn)
+            delivery = replace(plain, items=turn.items, headers=headers)
+            return await deliver(request, delivery, stream=bool(body.stream))
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One request, read and checked."""
+
+    request: web.Request
+    body: ChatRequest
+    more: Extension
+    model: ServedModel
+    ask: Ask
+
+    def delivery(self, prompt: Prompt, response: str, settle: Settling) -> Delivery:
+        gateway, options = self.request.app[GATEWAY], self.body.stream_options
+        return Delivery(
+            gateway=gateway,
+            caller=self.request[CALLER],
+            model=self.model,
+            response=response,
+            jobs=jobs(prompt, self.ask, self.model, response, gateway.limits),
+            prompt_tokens=prompt.tokens,
+            firsts=[0],
+            dialect=ChatDialect(logprobs=self.ask.logprobs_top is not None),
+            include_usage=bool(options and options.include_usage),
+            receipt=self.more.receipt,
+            headers={} if prompt.context is None else {CONTEXT_HEADER: str(prompt.context)},
+            settle=settle,
+        )
+
+
+async def _alone(asked: _Asked, blocks: list[NewBlock]) -> web.StreamResponse:
+    """Answer a conversation that is no turn of a session."""
+    request, model, namespace = asked.request, asked.model, asked.more.namespace
+    gateway, caller = request.app[GATEWAY], request[CALLER]
+    prompt = await chat_prompt(caller, model, blocks, namespace)
+    response = fresh_id(_ID, gateway.ports.entropy)
 
     async def settle_first(choices: list[Choice]) -> None:
         answer = "".join(choices[0].text)
-        await settle(
-            caller, model, prompt, namespace=more.namespace, response=response, answer=answer
-        )
+        await settle(caller, model, prompt, namespace=namespace, response=response, answer=answer)
 
-    delivery = Delivery(
-        gateway=gateway,
-        caller=caller,
-        model=model,
-        response=response,
-        jobs=jobs(prompt, ask, model, response, gateway.limits),
-        prompt_tokens=prompt.tokens,
-        firsts=[0],
-        dialect=ChatDialect(logprobs=ask.logprobs_top is not None),
-        include_usage=bool(body.stream_options and body.stream_options.include_usage),
-        receipt=more.receipt,
-        headers={} if prompt.context is None else {CONTEXT_HEADER: str(prompt.context)},
-        settle=settle_first,
-    )
-    return await deliver(request, delivery, stream=bool(body.stream))
+    delivery = asked.delivery(prompt, response, settle_first)
+    return await deliver(request, delivery, stream=bool(asked.body.stream))
 
 
 def chat_ask(body: ChatRequest, model: ServedModel) -> Ask:

@@ -26,12 +26,11 @@ _AT: Final = re.compile(r" - at `\$\.?([^`]*)`$")
 _MISSING: Final = re.compile(r"^Object missing required field `([^`]*)`")
 
 
-async def read_body(request: web.Request, kind: type[S]) -> S:
-    """The body of `request` as a `kind`.
+async def read_json(request: web.Request) -> Any:
+    """The body of `request` as the JSON that it is.
 
-    Raises ApiError 400 for a body that is not JSON, or not that struct (the message and `param`
-    name the field by its path), or of too many values. Raises HTTPRequestEntityTooLarge over the
-    limit, before reading where the length is announced.
+    Raises ApiError 400 for a body that is not JSON, or of too many values, and
+    HTTPRequestEntityTooLarge over the limit, before reading where the length is announced.
     """
     limits = request.app[GATEWAY].limits
     limit = limits.body_bytes_max
@@ -44,15 +43,41 @@ async def read_body(request: web.Request, kind: type[S]) -> S:
         raise ApiError(
             400, "The body is not in the encoding that its headers name.", code="bad_request"
         ) from error
-    document = _json(body, limits.body_values_max)
+    return _json(body, limits.body_values_max)
+
+
+async def read_body(request: web.Request, kind: type[S]) -> S:
+    """The body of `request` as a `kind`.
+
+    Raises as `read_json` does, and ApiError 400 for a body that is not that struct: the message
+    and `param` name the field by its path.
+    """
+    document = await read_json(request)
     if not isinstance(document, dict):
         raise ApiError(400, "The body is a JSON object.", code="invalid_json")
     known = {field.encode_name for field in msgspec.structs.fields(kind)}
     request[IGNORED] = tuple(name for name in document if name not in known)
+    return converted(document, kind)
+
+
+def converted(document: Any, kind: type[S]) -> S:
+    """JSON that was read, as a `kind`; ApiError 400 as `read_body` raises it."""
     try:
         return msgspec.convert(document, kind, strict=True)
     except msgspec.ValidationError as error:
         raise _invalid(str(error)) from error
+
+
+def query_integer(request: web.Request, name: str, default: int, least: int, most: int) -> int:
+    """The query's parameter `name`; ApiError 400 unless it is `least` to `most`."""
+    given = request.query.get(name)
+    if given is None or given == "":
+        return default
+    if not given.isascii() or not given.isdigit() or not least <= int(given[:20]) <= most:
+        raise ApiError(
+            400, f"{name} is an integer from {least} to {most}.", code="invalid_value", param=name
+        )
+    return int(given)
 
 
 def ignored_header(names: tuple[str, ...]) -> str:

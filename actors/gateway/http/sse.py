@@ -1,8 +1,8 @@
 """Server-sent events: the one place that writes a stream.
 
 Headers and the first event leave before any prefill; silence is broken by comments, so that no
-proxy or client gives up on a long prompt. There are no `id:` lines: a broken stream cannot be
-resumed, and saying otherwise would make clients try.
+proxy or client gives up on a long prompt. An answer has no `id:` lines: its broken stream cannot be
+resumed, and saying otherwise would make clients try. Streams of events from a log have them.
 """
 
 from __future__ import annotations
@@ -27,12 +27,15 @@ _LINE_ENDS: Final = {
 }
 
 
-def event(data: Any) -> bytes:
-    """`data` as JSON in one event."""
+def event(data: Any, name: str | None = None, id: str | None = None) -> bytes:
+    """`data` as JSON in one event, of the kind `name` where a dialect names its events, and with
+    `id`, to resume after, on a stream that can be."""
     encoded = msgspec.json.encode(data)
     for character, escape in _LINE_ENDS.items():
         encoded = encoded.replace(character, escape)
-    return b"data: " + encoded + b"\n\n"
+    kind = b"" if name is None else b"event: " + name.encode("ascii") + b"\n"
+    place = b"" if id is None else b"id: " + id.encode("ascii") + b"\n"
+    return place + kind + b"data: " + encoded + b"\n\n"
 
 
 class EventStream:
@@ -48,8 +51,8 @@ class EventStream:
         self._transport = request.transport
         await self.response.prepare(request)
 
-    async def send(self, data: Any) -> None:
-        await self._write(event(data))
+    async def send(self, data: Any, name: str | None = None, id: str | None = None) -> None:
+        await self._write(event(data, name, id))
 
     async def ping(self) -> None:
         await self._write(b": ping\n\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from aiohttp import web
@@ -12,4 +13,6 @@ from actors.gateway.room import Gateway
 GATEWAY: Final = web.AppKey("gateway", Gateway)
 REQUEST_ID: Final = web.RequestKey("request_id", str)
 CALLER: Final = web.RequestKey("caller", Caller)
+# Requests that go on for as long as their client likes: a stop of the service ends them.
+ENDLESS: Final = web.AppKey("endless", set[asyncio.Task[object]])
 IGNORED: Final = web.RequestKey("ignored", tuple[str, ...])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 
 import pytest
 from msgspec.structs import replace
@@ -12,7 +13,7 @@ from actors.gateway.caller import Caller
 from actors.gateway.limits import Limits
 from actors.gateway.messages import Message, message_blocks
 from actors.gateway.turns import Ask, chat_prompt, jobs
-from protocol.errors import ContentError, WorkerFault
+from protocol.errors import ContentError, Unavailable, WorkerFault
 from protocol.messages.worker import GREEDY, Generate, Item
 from protocol.tokens import pack
 from tests.fake_rooms import ANSWER, Script, Service
@@ -89,6 +90,31 @@ async def test_silence_is_no_event(service: Service) -> None:
     async with Answers(caller, "worker", asked) as answers:
         await answers.next(60.0)
         assert await answers.next(0.01) is None
+
+
+async def test_items_may_come_from_elsewhere(service: Service) -> None:
+    caller, asked = await begun(service)
+
+    async def items(job: Generate) -> AsyncGenerator[Item, None]:
+        yield Item(kind="delta", text=job.response, ids=pack((1, 2)))
+        yield Item(kind="end", finish="stop")
+
+    async with Answers(caller, "worker", asked, items) as answers:
+        (choice,) = await collect(answers, 1)
+    assert (choice.text, choice.ids, choice.tokens) == (["r"], [pack((1, 2))], 2)
+    assert service.worker.asked == []
+
+
+async def test_a_room_that_could_not_keep_the_answer_is_not_the_worker(service: Service) -> None:
+    caller, asked = await begun(service)
+
+    async def items(job: Generate) -> AsyncGenerator[Item, None]:
+        yield Item(kind="delta", text="x", ids=b"")
+        raise Unavailable("not kept")
+
+    with pytest.raises(Unavailable, match="not kept"):
+        async with Answers(caller, "worker", asked, items) as answers:
+            await collect(answers, 1)
 
 
 def test_a_choice_counts_ids_until_it_has_a_receipt() -> None:

@@ -36,6 +36,7 @@ from protocol.errors import (
         (LimitExceeded("x"), 400, "limit_exceeded"),
         (NotVisible("x"), 404, "not_found"),
         (Conflict("x"), 409, "conflict"),
+        (Conflict("x", reason="turn_in_progress"), 409, "turn_in_progress"),
         (CapabilityError("time", "x"), 403, "permission_denied"),
         (InvocationError("right", "x"), 403, "permission_denied"),
         (WorkerFault("x"), 503, "worker_unavailable"),

@@ -8,6 +8,7 @@ import pytest
 from aiohttp import ClientSession
 
 from tests.fake_rooms import Service
+from tests.happenings import happen
 
 
 @pytest.mark.req("SRV-7")
@@ -74,3 +75,20 @@ async def test_the_status_shows_the_memo_or_why_it_cannot(
         assert response.status == 200
         again = await response.json()
     assert again["usage"]["prompt_tokens"] == said["usage"]["prompt_tokens"]
+
+
+@pytest.mark.req("EVT-14")
+async def test_the_operator_sees_what_happened(http: ClientSession, service: Service) -> None:
+    await happen(service, "1122")
+    async with http.get("/huginn/v1/status") as response:
+        events = (await response.json())["events"]
+    assert (events["sources"], events["sessions"], events["error"]) == (1, 0, None)
+    assert {"produced", "delivered", "dropped"} <= events["counters"].keys()
+    service.mailbox.down.add("events")
+    async with http.get("/huginn/v1/status") as response:
+        assert response.status == 200
+        events = (await response.json())["events"]
+    assert (events["sources"], events["counters"]) == (None, {})
+    assert "the events died" in events["error"]
+    async with http.get("/health") as response:
+        assert response.status == 200

@@ -267,7 +267,7 @@ async def test_sampling_parameters_reach_the_worker(http: ClientSession, service
         ({"stop": ""}, "stop"),
         ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
         ({"logit_bias": {str(CONTROL["end_of_turn"]): 100}}, "logit_bias"),
-        ({"huginn": {"session": "s"}}, "huginn.session"),
+        ({"huginn": {"session": ["s"]}}, "huginn.session"),
         ({"huginn": {"compile": True}}, "huginn.compile"),
     ],
 )

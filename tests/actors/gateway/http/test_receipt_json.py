@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from actors.gateway.http.receipt_json import receipt_json
 from protocol.ids import BlockId, ContextId, StateId
 from protocol.messages.worker import BlockReceipt, Receipt
@@ -59,3 +61,26 @@ def test_what_is_not_known_yet_is_null() -> None:
     made = receipt_json(receipt())
     assert made["state_digest"] is None
     assert made["context_id"] is None
+
+
+@pytest.mark.req("AUT-7")
+def test_what_is_withheld_has_no_field() -> None:
+    """A 0 would say that nothing was reused."""
+    whole = receipt_json(receipt(public_tokens=3))
+    assert whole["public_tokens"] == 3
+    assert "withheld" not in whole
+    told = receipt_json(receipt(withheld=True))
+    assert told.keys() == {
+        "response_id",
+        "context_id",
+        "profile_id",
+        "prompt_tokens",
+        "completion_tokens",
+        "blocks",
+        "finish_reason",
+        "seed",
+        "reproducible",
+        "withheld",
+    }
+    assert told["withheld"] is True
+    assert told["blocks"][0].keys() == {"block_id", "role", "type", "tokens"}

@@ -22,3 +22,11 @@ def test_an_event_is_one_line_to_every_splitter(text: str) -> None:
 
 def test_line_ends_of_unicode_are_escaped() -> None:
     assert event("\u0085\u2028\u2029") == b'data: "\\u0085\\u2028\\u2029"\n\n'
+
+
+def test_an_event_may_have_a_name() -> None:
+    assert event({}, "response.created") == b"event: response.created\ndata: {}\n\n"
+
+
+def test_an_event_of_a_log_says_where_to_resume() -> None:
+    assert event({}, "gap", "17") == b"id: 17\nevent: gap\ndata: {}\n\n"

@@ -1,0 +1,343 @@
+"""The courier: begun, held, kept before the end is told, or given up; and nothing else is needed
+to carry a session's turn over any transport."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import actors
+from actors.gateway.answers import Answers, Choice, collect
+from actors.gateway.courier import Errand, SessionTurn, carry, spells
+from actors.gateway.limits import Limits
+from actors.gateway.messages import Message, answer_block, message_blocks
+from actors.gateway.sessions import ask_events, open_session
+from actors.gateway.turns import Ask, jobs
+from protocol.blocks import BlockType
+from protocol.errors import BudgetExceeded, Conflict, NotVisible, Unavailable, WorkerFault
+from protocol.messages.events import AskResponse, AskSession, ResponseRow, Turns
+from protocol.messages.ropes import NewBlock
+from protocol.messages.worker import GREEDY
+from protocol.tokens import pack
+from tests.fake_rooms import ANSWER, Script, Service, running
+from tests.fake_tokenizer import FakeTokenizer
+from tests.happenings import QUESTION, caller_of, happen, prompt_text, prompt_types
+
+ASK = Ask(GREEDY, [], 1, None, None, deliver_trim=True)
+
+
+def said(text: str = QUESTION) -> list[NewBlock]:
+    return message_blocks([Message(role="user", content=text)])
+
+
+async def answer(
+    service: Service,
+    errand: Errand,
+    during: Callable[[SessionTurn], object] | None = None,
+) -> tuple[str, SessionTurn]:
+    """What a transport does with a turn, less its own dialect."""
+    caller, gateway = caller_of(service), service.gateway
+    model = gateway.models.find(None)
+    assert model is not None
+    async with carry(gateway, caller, model, errand) as turn:
+        if during is not None:
+            during(turn)
+        work = jobs(turn.prompt, ASK, model, turn.response, gateway.limits)
+        async with Answers(caller, model.room, work, turn.items) as answers:
+            choice = (await collect(answers, 1))[0]
+    return "".join(choice.text), turn
+
+
+async def session_of(service: Service) -> str:
+    return (await open_session(caller_of(service), "operator")).id
+
+
+async def turns(service: Service, session: str) -> Turns:
+    ask = AskSession(namespace="operator", id=session)
+    return await ask_events(caller_of(service), "turns", ask, Turns)
+
+
+def errand(session: str | None, response: str, **more: object) -> Errand:
+    fields = {"namespace": "operator", "session": session, "response": response, "input": said()}
+    return Errand(**(fields | more))  # type: ignore[arg-type]
+
+
+@pytest.mark.req("EVT-7", "EVT-11", "EVT-12")
+async def test_a_turn_is_told_what_happened_and_its_answer_is_kept(service: Service) -> None:
+    await happen(service, "1122")
+    session = await session_of(service)
+    text, turn = await answer(service, errand(session, "r1"))
+    assert text == ANSWER
+    assert prompt_text(service).count("1122 merged") == 1
+    assert prompt_types(service) == ["event reminder", "user turn"]
+    await turn.settle()
+    assert [part.type for part in service.worker.settled[-1].segments] == [
+        *prompt_types(service),
+        "model turn",
+    ]
+    await answer(service, errand(session, "r2"))
+    assert prompt_text(service).count("1122 merged") == 1
+    assert prompt_types(service) == [
+        "event reminder",
+        "user turn",
+        "model turn",
+        "user turn",
+    ]
+    listed = (await turns(service, session)).turns
+    assert [(each.state, each.response) for each in listed] == [
+        ("finished", "r1"),
+        ("finished", "r2"),
+    ]
+
+
+@pytest.mark.req("ASM-6")
+async def test_an_answer_is_kept_as_the_ids_that_were_generated(service: Service) -> None:
+    session = await session_of(service)
+    await answer(service, errand(session, "r1"))
+    first = service.worker.asked[-1]
+    await answer(service, errand(session, "r2"))
+    second = service.worker.asked[-1]
+    assert [part.block for part in second.segments[:1]] == [part.block for part in first.segments]
+    kept = second.segments[1]
+    assert kept.type == BlockType.MODEL_TURN.value
+    assert kept.content == pack(tuple(ANSWER.encode()))
+    shown = (await turns(service, session)).turns[0]
+    assert shown.context == first.context
+
+
+async def test_a_history_is_kept_as_text(service: Service) -> None:
+    """The client sends its answer back as text: the block that it makes then is this one."""
+    session = await session_of(service)
+    history = said()
+    await answer(service, errand(session, "r1", input=None, history=history))
+    again = [*history, answer_block(ANSWER), *said("and?")]
+    await answer(service, errand(session, "r2", input=None, history=again))
+    first, second = service.worker.asked[-2:]
+    assert [part.block for part in first.segments] == [second.segments[0].block]
+
+
+async def test_what_is_in_front_is_kept_in_no_turn(service: Service) -> None:
+    session = await session_of(service)
+    await answer(service, errand(session, "r1", before=said("be brief")))
+    assert prompt_text(service).count("be brief") == 1
+    await answer(service, errand(session, "r2"))
+    assert "be brief" not in prompt_text(service)
+
+
+async def test_a_place_has_one_session(service: Service) -> None:
+    places = [
+        (await answer(service, errand(None, response, place=place)))[1].session
+        for response, place in (("r1", "room a"), ("r2", "room a"), ("r3", "room b"))
+    ]
+    assert places[0] == places[1] != places[2]
+
+
+async def test_going_on_from_an_earlier_response_branches(service: Service) -> None:
+    session = await session_of(service)
+    for response in ("r1", "r2"):
+        await answer(service, errand(session, response, input=said(response)))
+    await answer(service, errand(None, "r3", parent_response="r1", input=said("r3")))
+    assert "r1" in prompt_text(service)
+    assert "r2" not in prompt_text(service)
+
+
+@pytest.mark.req("EVT-5")
+@pytest.mark.parametrize(
+    "script",
+    [Script(break_after=3), Script(break_after=3, finish="cancelled")],
+    ids=["worker failed", "answer cancelled"],
+)
+async def test_an_answer_that_broke_off_is_not_kept(service: Service, script: Script) -> None:
+    await happen(service, "1122")
+    session = await session_of(service)
+    service.worker.script = script
+    with pytest.raises(WorkerFault):
+        await answer(service, errand(session, "r1"))
+    assert [each.state for each in (await turns(service, session)).turns] == ["unfinished"]
+    service.worker.script = Script()
+    await answer(service, errand(session, "r2"))
+    assert prompt_text(service).count("1122 merged") == 1
+    assert prompt_types(service) == ["event reminder", "user turn"]
+
+
+@pytest.mark.req("EVT-5")
+async def test_a_client_that_goes_gives_its_turn_up(service: Service) -> None:
+    session = await session_of(service)
+    service.worker.script = Script(gate=asyncio.Event())
+    began = service.worker.began.value
+    task = asyncio.create_task(answer(service, errand(session, "r1")))
+    await service.worker.began.wait_for(began + 1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    service.worker.script = Script()
+    # The next turn waits for the one that is being given up, and is not refused.
+    await answer(service, errand(session, "r2"))
+    states = [each.state for each in (await turns(service, session)).turns]
+    assert states == ["unfinished", "finished"]
+
+
+async def test_a_client_that_goes_while_its_turn_is_begun(service: Service) -> None:
+    session = await session_of(service)
+    for yields in range(1, 12):
+        task = asyncio.create_task(answer(service, errand(session, f"r{yields}")))
+        for _ in range(yields):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    await answer(service, errand(session, "last"))
+    states = {each.state for each in (await turns(service, session)).turns[:-1]}
+    assert states <= {"unfinished"}
+
+
+@pytest.mark.req("EVT-5")
+async def test_the_lease_is_renewed_while_the_answer_comes() -> None:
+    async with running(lease_ns=2 * 10**9) as service:
+        session = await session_of(service)
+        gate = asyncio.Event()
+        service.worker.script = Script(gate=gate)
+        leases: list[int] = []
+        task = asyncio.create_task(
+            answer(service, errand(session, "r1"), lambda turn: leases.append(turn.lease_ns))
+        )
+        began = service.worker.began.value
+        await service.worker.began.wait_for(began + 1)
+        while service.gateway.ports.clock.wall_ns() <= leases[0]:
+            await asyncio.sleep(0.05)
+        assert [each.state for each in (await turns(service, session)).turns] == ["open"]
+        gate.set()
+        await task
+        assert [each.state for each in (await turns(service, session)).turns] == ["finished"]
+
+
+@pytest.mark.req("EVT-5")
+async def test_a_turn_that_was_lost_ends_its_answer() -> None:
+    """Its lease ran out while nobody could renew it, and another turn went on."""
+    async with running(lease_ns=10**9) as service:
+        session = await session_of(service)
+        service.worker.script = Script(answer="slow " * 1000, pace_s=0.02)
+        task = asyncio.create_task(answer(service, errand(session, "r1")))
+        await service.worker.began.wait_for(1)
+        service.mailbox.down.add("events")
+        await asyncio.sleep(1.2)
+        service.mailbox.down.clear()
+        service.worker.script = Script()
+        await answer(service, errand(session, "r2"))
+        with pytest.raises(Conflict):
+            await task
+        states = [each.state for each in (await turns(service, session)).turns]
+        assert states == ["unfinished", "finished"]
+
+
+@pytest.mark.req("EVT-5")
+@pytest.mark.parametrize("waits", [True, False])
+async def test_a_second_turn_waits_for_the_first_or_is_refused(waits: bool) -> None:
+    async with running(Limits(turn_wait_ns=60 * 10**9 if waits else 10**6)) as service:
+        session = await session_of(service)
+        gate = asyncio.Event()
+        service.worker.script = Script(gate=gate)
+        first = asyncio.create_task(answer(service, errand(session, "r1")))
+        await service.worker.began.wait_for(1)
+        second = asyncio.create_task(answer(service, errand(session, "r2")))
+        if not waits:
+            with pytest.raises(Conflict) as refused:
+                await second
+            assert refused.value.details["reason"] == "turn_in_progress"
+        gate.set()
+        await first
+        if waits:
+            await second
+        listed = (await turns(service, session)).turns
+        assert [each.response for each in listed] == (["r1", "r2"] if waits else ["r1"])
+        assert {each.state for each in listed} == {"finished"}
+
+
+async def test_a_key_that_was_seen_is_answered_as_it_was(service: Service) -> None:
+    session = await session_of(service)
+    text, _ = await answer(service, errand(session, "r1", key="k"))
+    asked = len(service.worker.asked)
+    again, turn = await answer(service, errand(session, "r2", key="k"))
+    assert (again, turn.response, turn.is_known) == (text, "r1", True)
+    assert len(service.worker.asked) == asked
+    await turn.settle()
+    assert len((await turns(service, session)).turns) == 1
+
+
+async def test_a_prompt_that_is_too_long_gives_its_turn_up(service: Service) -> None:
+    session = await session_of(service)
+    with pytest.raises(BudgetExceeded):
+        await answer(service, errand(session, "r1", input=said("x" * 5000)))
+    assert [each.state for each in (await turns(service, session)).turns] == ["unfinished"]
+
+
+async def test_a_note_comes_back_with_its_response(service: Service) -> None:
+    session = await session_of(service)
+
+    def note(turn: SessionTurn, choice: Choice) -> bytes:
+        return f"{turn.session} {choice.finish}".encode()
+
+    await answer(service, errand(session, "r1", note=note))
+    ask = AskResponse(namespace="operator", response="r1")
+    row = await ask_events(caller_of(service), "response", ask, ResponseRow)
+    assert row.note == f"{session} stop".encode()
+
+
+async def test_a_session_that_is_not_there(service: Service) -> None:
+    for wrong in (errand("session-x", "r"), errand(None, "r", parent_response="resp_x")):
+        with pytest.raises(NotVisible):
+            await answer(service, wrong)
+
+
+async def test_without_the_events_room_sessions_say_so(service: Service) -> None:
+    session = await session_of(service)
+    service.mailbox.down.add("events")
+    with pytest.raises(Unavailable, match="sessions are not available now"):
+        await answer(service, errand(session, "r1"))
+    assert service.gateway.is_ready
+
+
+async def test_an_answer_that_could_not_be_kept_is_not_told(service: Service) -> None:
+    session = await session_of(service)
+    gate = asyncio.Event()
+    service.worker.script = Script(gate=gate)
+    began = service.worker.began.value
+    task = asyncio.create_task(answer(service, errand(session, "r1")))
+    await service.worker.began.wait_for(began + 1)
+    service.mailbox.down.add("events")
+    gate.set()
+    with pytest.raises(Unavailable, match="sessions are not available now"):
+        await task
+
+
+def test_ids_that_do_not_spell_the_answer_are_not_kept() -> None:
+    tokenizer = FakeTokenizer()
+    ids = pack(tuple(b" Hi.\n"))
+    assert spells(tokenizer, ids, "Hi.")
+    assert not spells(tokenizer, ids, "Hi. A")
+    assert not spells(tokenizer, b"", "")
+    assert spells(tokenizer, pack((0xFF,)), "\ufffd")
+
+
+@pytest.mark.req("EVT-7")
+def test_no_transport_knows_the_event_path() -> None:
+    """Of the events room a transport knows the messages, and the courier that sends them."""
+    gateway = Path(actors.__file__).parent / "gateway"
+    imported = {
+        (str(path.relative_to(gateway)), name)
+        for path in gateway.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for name in _imports(node)
+    }
+    assert not {each for each in imported if each[1].startswith("actors.events")}
+    asking = {path for path, name in imported if name == "protocol.messages.events"}
+    assert "courier.py" in asking
+
+
+def _imports(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.ImportFrom):
+        return [node.module or ""]
+    return [name.name for name in node.names] if isinstance(node, ast.Import) else []
