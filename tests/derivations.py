@@ -27,7 +27,7 @@ from protocol.transform import REFERENCE_ID
 from store.memory_tables import MemoryTables
 from store.tables import Change
 
-ASSEMBLER, WORKER, STRANGER = (Signer(bytes([n]) * 32) for n in (11, 12, 13))
+ASSEMBLER, WORKER, STRANGER, SEALER = (Signer(bytes([n]) * 32) for n in (11, 12, 13, 14))
 EXECUTORS = frozenset((ASSEMBLER.public, WORKER.public))
 PROFILE = ProfileId.of(b"profile")
 

@@ -1,4 +1,8 @@
-"""`huginn chat`: a conversation. Ctrl-C stops the answer, not the program."""
+"""`huginn chat`: a conversation. Ctrl-C stops the answer, not the program.
+
+The conversation is a session of the service: each turn sends what is new and nothing else, so the
+program keeps no history, and what it began can be gone on with later, or from an earlier turn.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +18,27 @@ if TYPE_CHECKING:
     from actors.cli.client import Client
 
 _HELP = (
-    "/system TEXT  set the system message   /reset    begin anew\n"
-    "/receipt      the last answer's cost    /context  the last answer's context\n"
-    "/exit         leave (or Ctrl-D)"
+    "/system TEXT  set the system message    /reset     begin a new session\n"
+    "/receipt      the last answer's cost    /context   the last answer's context\n"
+    "/turns        the turns so far          /branch N  go on from turn N\n"
+    "/session      which session this is     /exit      leave (or Ctrl-D)"
 )
 
 
 @click.command()
 @verb
 @click.option("--model", help="By default the first that is served.")
+@click.option("--session", help="Go on with this session.")
+@click.option("--new", is_flag=True, help="Begin a new session, which is the default.")
 @click.option("--system", help="The system message.")
 @click.option("--max-tokens", type=click.IntRange(min=1), help="At most so many for each answer.")
 @click.option("--temperature", type=float)
 def chat(
     asked: Asked,
+    *,
     model: str | None,
+    session: str | None,
+    new: bool,
     system: str | None,
     max_tokens: int | None,
     temperature: float | None,
@@ -40,24 +50,30 @@ def chat(
     from actors.cli.answers import served_model
     from actors.cli.client import connect
 
+    if new and session:
+        raise click.UsageError("--new begins a session, --session goes on with one")
     client = connect(asked)
     body = {
         "model": served_model(client, model),
-        "max_tokens": max_tokens,
+        "max_output_tokens": max_tokens,
         "temperature": temperature,
     }
-    _Conversation(asked, client, body, system).run()
+    _Conversation(asked, client, body, system, session).run()
 
 
 class _Conversation:
-    """What was said, and the last answer."""
+    """Where the conversation is kept, and the last answer. `_parent` is the response to go on from
+    once, where that is not the newest."""
 
-    def __init__(self, asked: Asked, client: Client, body: Json, system: str | None) -> None:
+    def __init__(
+        self, asked: Asked, client: Client, body: Json, system: str | None, session: str | None
+    ) -> None:
         self._asked = asked
         self._client = client
         self._body = body
         self._system = system
-        self._messages: list[Json] = []
+        self._session = session
+        self._parent: str | None = None
         self._last: Answer | None = None
         self._typed = sys.stdin.isatty() and not asked.json
         if self._typed:
@@ -91,7 +107,13 @@ class _Conversation:
             case "/system":
                 self._system = rest.strip() or None
             case "/reset":
-                self._messages, self._last = [], None
+                self._session = self._parent = self._last = None
+            case "/session":
+                self._show_session()
+            case "/turns":
+                self._show_turns()
+            case "/branch":
+                self._branch(rest.strip())
             case "/receipt":
                 self._show_receipt()
             case "/context":
@@ -104,18 +126,18 @@ class _Conversation:
                 self._turn(line)
 
     def _turn(self, line: str) -> None:
-        from actors.cli.answers import CHAT, ask, reuse_line
+        from actors.cli.answers import Answer, respond, reuse_line
 
-        before = [{"role": "system", "content": self._system}] if self._system else []
-        question = {"role": "user", "content": line}
-        body = {**self._body, "messages": [*before, *self._messages, question]}
+        answer = Answer()
         try:
-            answer = ask(self._client, CHAT, body, self._asked.pieces())
+            respond(self._client, self._question(line), answer, self._asked.pieces())
         except KeyboardInterrupt:
             # As in the service: half a turn is no turn.
             self._asked.note("\n(stopped; this turn is not kept)")
             return
-        self._messages += [question, {"role": "assistant", "content": answer.text}]
+        finally:
+            if answer.session:
+                self._session, self._parent = answer.session, None
         self._last = answer
         if self._asked.json:
             emit(answer.document())
@@ -123,6 +145,42 @@ class _Conversation:
         print(flush=True)
         if answer.receipt is not None and self._typed:
             self._asked.note(f"({reuse_line(answer.receipt)})")
+
+    def _question(self, line: str) -> Json:
+        return {
+            **self._body,
+            "input": line,
+            "instructions": self._system,
+            "previous_response_id": self._parent,
+            "huginn": {"session": self._session} if self._session else {},
+        }
+
+    def _branch(self, number: str) -> None:
+        turns = [turn for turn in self._kept()["turns"] if str(turn["number"]) == number]
+        if not turns or turns[0]["response"] is None or turns[0]["state"] != "finished":
+            raise Failure(
+                f"there is no finished turn {number!r:.20}: /turns lists them", code="no_turn"
+            )
+        self._parent = turns[0]["response"]
+        self._asked.show({"branch": turns[0]}, lambda: f"the next turn goes on from turn {number}")
+
+    def _show_session(self) -> None:
+        kept = self._kept()
+        self._asked.show(kept, lambda: f"session {kept['id']}, {kept['turns_count']} turns")
+
+    def _show_turns(self) -> None:
+        from actors.cli.sessions import turns_people
+
+        kept = self._kept()
+        self._asked.show(kept, lambda: turns_people(kept["turns"]))
+
+    def _kept(self) -> Json:
+        from actors.cli.client import segment
+
+        if self._session is None:
+            raise Failure("no turn was taken yet, so there is no session", code="no_session")
+        found: Json = self._client.get(f"/huginn/v1/sessions/{segment(self._session)}")
+        return found
 
     def _show_receipt(self) -> None:
         from actors.cli.client import segment

@@ -10,7 +10,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -51,8 +51,9 @@ class Client:
         """The JSON under `path`. Raises ApiFailure, or Failure where no service answers."""
         return self._ask("GET", path, None)
 
-    def post(self, path: str, body: object) -> Any:
-        return self._ask("POST", path, body)
+    def post(self, path: str, body: object, more: Mapping[str, str] | None = None) -> Any:
+        """As `get`; `more` are headers."""
+        return self._ask("POST", path, body, more)
 
     def delete(self, path: str) -> Any:
         return self._ask("DELETE", path, None)
@@ -70,20 +71,34 @@ class Client:
                 raise ApiFailure(response.status, _json(response.read()))
             yield Stream(response, self)
 
-    def _ask(self, method: str, path: str, body: object) -> Any:
-        with self._sent(method, path, body) as response:
+    @contextmanager
+    def tail(self, path: str) -> Iterator[Stream]:
+        """The events under `path`, for as long as they come."""
+        with self._sent("GET", path, None, {"Accept": "text/event-stream"}) as response:
+            if response.status != http.HTTPStatus.OK:
+                raise ApiFailure(response.status, _json(response.read()))
+            yield Stream(response, self)
+
+    def _ask(
+        self, method: str, path: str, body: object, more: Mapping[str, str] | None = None
+    ) -> Any:
+        with self._sent(method, path, body, more) as response:
             answer = _json(response.read())
             if response.status >= http.HTTPStatus.BAD_REQUEST:
                 raise ApiFailure(response.status, answer)
             return answer
 
     @contextmanager
-    def _sent(self, method: str, path: str, body: object) -> Iterator[http.client.HTTPResponse]:
+    def _sent(
+        self, method: str, path: str, body: object, more: Mapping[str, str] | None = None
+    ) -> Iterator[http.client.HTTPResponse]:
         place = urlsplit(self.base)
         connection = http.client.HTTPConnection(
             place.hostname or "", place.port, timeout=self.seconds_max
         )
-        headers = {} if self.key is None else {"Authorization": f"Bearer {self.key}"}
+        headers = dict(more or {})
+        if self.key is not None:
+            headers["Authorization"] = f"Bearer {self.key}"
         data = None
         if body is not None:
             data = json.dumps(body).encode("utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -63,6 +64,19 @@ def tokens(asked: Asked, context: str) -> None:
 
 @ctx.command()
 @verb
+@click.argument("context")
+def origin(asked: Asked, context: str) -> None:
+    """Say who assembled CONTEXT first and when, and how often that was verified."""
+    from actors.cli.client import connect, segment
+
+    client = connect(asked)
+    invocation = client.get(f"{_CONTEXTS}/{segment(context)}")["invocation_id"]
+    found = client.get(f"/huginn/v1/derivations/{segment(invocation)}")
+    asked.show(found, lambda: _origin(found))
+
+
+@ctx.command()
+@verb
 @click.argument("a")
 @click.argument("b")
 def diff(asked: Asked, a: str, b: str) -> None:
@@ -89,6 +103,24 @@ def context_people(shown: Any, *, full: bool = False) -> RenderableType:
         facts([*((name, shown[name]) for name in names), *assembly]),
         "",
         table(("", "role", "type", "block", "content"), rows),
+    )
+
+
+def _origin(found: Any) -> RenderableType:
+    from actors.cli.output import facts
+
+    first_ns = found["first_ns"]
+    first = None if first_ns is None else datetime.fromtimestamp(first_ns / 1e9, UTC)
+    outputs = [(each["label"], each["id"]) for each in found["outputs"]]
+    return facts(
+        [
+            ("derivation", found["invocation_id"]),
+            *outputs,
+            ("first by", f"{found['executor']} ({found['engine_build']})"),
+            ("first at", None if first is None else first.isoformat(timespec="seconds")),
+            ("testimonies", found["testimonies"]),
+            ("verified", f"{found['verified']} times"),
+        ]
     )
 
 

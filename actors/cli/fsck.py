@@ -22,7 +22,11 @@ _FETCHES = "models/.fetch-*"
 
 @click.command()
 @verb
-@click.option("--repair", is_flag=True, help="Remove leftovers, set suspects aside, close modes.")
+@click.option(
+    "--repair",
+    is_flag=True,
+    help="Remove leftovers and torn tails, set suspects aside, close modes.",
+)
 @click.pass_context
 def fsck(context: click.Context, asked: Asked, repair: bool) -> None:
     """Check every hash, file, reference and chain; exit 1 if a person is needed.
@@ -62,7 +66,7 @@ def _check_rooms(home: Path, report: FsckReport, repair: bool) -> None:
             report.add("unreadable", path, error.message)
             continue
         try:
-            check_database(database, report)
+            check_database(database, report, repair=repair)
             # The ropes room alone owns objects, and the files that large ones lie in.
             if path.stem == "ropes":
                 blobs = BlobFiles(home / "blobs")
@@ -126,6 +130,8 @@ def _document(report: FsckReport, ok: bool, pages: int) -> Json:
         "files": report.files,
         "logs": report.logs,
         "log_entries": report.log_entries,
+        "event_logs": report.event_logs,
+        "events": report.events,
         "derived_pages": pages,
         "problems": [_problem(problem) for problem in report.problems],
     }
@@ -147,7 +153,9 @@ def _people(report: FsckReport, ok: bool, pages: int) -> RenderableType:
 
     summary = (
         f"{report.objects} objects ({size(report.bytes)}), {report.files} files, "
-        f"{report.logs} logs with {report.log_entries} entries, {pages} derived pages (not read): "
+        f"{report.logs} logs with {report.log_entries} entries, "
+        f"{report.event_logs} event logs with {report.events} events, "
+        f"{pages} derived pages (not read): "
         f"{'clean' if ok else 'damaged'}"
     )
     if not report.problems:

@@ -17,9 +17,13 @@ from actors.cli.doctor import doctor
 from actors.cli.experiment import experiment
 from actors.cli.fsck import fsck
 from actors.cli.keys import key
+from actors.cli.matrix import matrix
 from actors.cli.models import models
+from actors.cli.publications import publications, publish, unpublish
 from actors.cli.run import run
 from actors.cli.service import down, ps, status
+from actors.cli.sessions import session
+from actors.cli.sources import emit_event, source
 from actors.cli.up import up
 from actors.cli.verify import verify
 from protocol.errors import HuginnError
@@ -91,8 +95,8 @@ def version(asked: Asked) -> None:
 
 
 for command in (
-    *(up, down, status, ps, models, run, chat, ctx, key, doctor, fsck, config, version),
-    *(experiment, verify),
+    *(up, down, status, ps, models, run, chat, ctx, session, key, doctor, fsck, config, version),
+    *(matrix, experiment, verify, publish, publications, unpublish, source, emit_event),
 ):
     main.add_command(command)
 

@@ -34,14 +34,17 @@ def list_(asked: Asked) -> None:
     def people() -> RenderableType:
         from actors.cli.output import size, table
 
-        columns = ("profile", "model", "weights", "verified", "size", "context", "instruct")
+        columns = (
+            *("profile", "model", "weights", "verified", "size", "context", "streams"),
+            *("reproducible", "instruct"),
+        )
         return table(
             columns,
             [
                 (
                     *(row[name] for name in ("profile", "model", "state", "verified")),
                     size(row["size_bytes"]),
-                    row["context_tokens"],
+                    *(row[name] for name in ("context_tokens", "streams", "reproducible")),
                     row["instruct"],
                 )
                 for row in rows
@@ -182,6 +185,8 @@ def _row(spec: ProfileSpec, home: Path) -> Json:
         "verified": None if state == "absent" else state == "present",
         "size_bytes": spec.weights.size_bytes,
         "context_tokens": spec.runtime.context_tokens,
+        "streams": spec.runtime.streams,
+        "reproducible": spec.runtime.reproducible_generation,
         "instruct": spec.model.instruct,
     }
 
@@ -202,13 +207,15 @@ def _state(spec: ProfileSpec, home: Path) -> str:
 
 
 def _spec(name: str) -> ProfileSpec:
-    """The profile of that name or file, or the one profile of that model."""
+    """The profile of that name or file, or the first profile of that model."""
     from profiles import loader
 
     if name not in loader.names() and not name.endswith(".toml"):
-        specs = [spec for each in loader.names() if (spec := loader.load(each)).model.name == name]
-        if len(specs) == 1:
-            return specs[0]
+        # The default before others: profiles of one model share its weights.
+        for each in sorted(loader.names(), key=lambda each: each != loader.DEFAULT):
+            spec = loader.load(each)
+            if spec.model.name == name:
+                return spec
     return loader.load(name)
 
 

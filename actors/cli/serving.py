@@ -13,6 +13,7 @@ from actors.cli.asked import Failure
 from actors.cli.client import Client
 from actors.cli.service_file import FILE, Service
 from actors.config import Config
+from actors.runtime.garbage import spare_the_old
 from actors.runtime.plan import Plan, prepare
 from actors.runtime.world import SystemClock, SystemEntropy
 
@@ -80,6 +81,7 @@ async def _serve(
     shell = make_shell(await prepare(config, SystemClock(), SystemEntropy()))
     # Never cancelled half-way: a shell that was begun can only be stopped once it has started.
     await shell.start()
+    spare_the_old()
     # Ray's native code puts handlers of its own over ours, which print a stack at SIGTERM.
     _on_stop_signals(on_signal)
     try:

@@ -2,7 +2,8 @@
 
 With a context: what the running service answers for it, against a cold run that shares nothing
 with the service but the weights. With `--profile`: the profile's promises, tried on this machine;
-the result is kept as evidence under the data directory.
+the result is kept as evidence under the data directory. With `--sample`: what the memo knows, drawn
+at random (`spot_check.py`).
 """
 
 from __future__ import annotations
@@ -34,12 +35,35 @@ _TEXTS = {"instruction", "user turn", "model turn"}
 @verb
 @click.argument("ctx", required=False)
 @click.option("--profile", help="Try the promises of this profile instead of a context.")
+@click.option(
+    "--sample",
+    type=click.IntRange(1, 1024),
+    help="Execute so many of the derivations that are remembered again.",
+)
+@click.option("--seed", help="Draws the sample; by default at random.")
 @click.pass_context
-def verify(context: click.Context, asked: Asked, ctx: str | None, profile: str | None) -> None:
+def verify(
+    context: click.Context,
+    asked: Asked,
+    *,
+    ctx: str | None,
+    profile: str | None,
+    sample: int | None,
+    seed: str | None,
+) -> None:
     """Recompute CTX cold in a new process and compare with the service; exit 1 if unequal."""
-    if (ctx is None) == (profile is None):
-        raise click.UsageError("say either a context or --profile")
-    ok = _context(asked, ctx) if ctx is not None else _profile(asked, str(profile))
+    if sum(each is not None for each in (ctx, profile, sample)) != 1:
+        raise click.UsageError("say either a context, --profile or --sample")
+    if seed is not None and sample is None:
+        raise click.UsageError("--seed draws a sample: say --sample too")
+    if ctx is not None:
+        ok = _context(asked, ctx)
+    elif profile is not None:
+        ok = _profile(asked, profile)
+    else:
+        from actors.cli.spot_check import spot_check
+
+        ok = spot_check(asked, sample or 1, seed)
     if not ok:
         context.exit(1)
 
@@ -51,7 +75,7 @@ def _context(asked: Asked, ctx: str) -> bool:
 
     client = connect(asked, seconds_max=600.0)
     shown = client.get(f"/huginn/v1/contexts/{segment(ctx)}?tokens=1")
-    served = _served(client)
+    served = served_model(client)
     answer = _answered(client, served["model"], ctx, messages_of(shown["blocks"]))
     ensure_library(asked)
     cold = recompute(served["profile"], asked.config().home_path, shown["blocks"])
@@ -103,7 +127,7 @@ def compare(answer: Json, tokens: list[int], cold: Json) -> list[Json]:
     ]
 
 
-def _served(client: Client) -> Json:
+def served_model(client: Client) -> Json:
     """The model and the profile that the service runs."""
     workers = client.get("/huginn/v1/status")["workers"]
     if not workers:

@@ -138,6 +138,12 @@ def _receipt(client: Client, response: str) -> Json:
     from actors.cli.client import segment
 
     found: Json = client.get(f"/huginn/v1/receipts/{segment(response)}")
+    if found.get("withheld"):
+        raise Failure(
+            f"{response} begins with public blocks, and this key has no telemetry on what is "
+            "public: ask with the operator's key",
+            code="withheld",
+        )
     return found
 
 

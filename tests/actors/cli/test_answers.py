@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from actors.cli.answers import CHAT, COMPLETE, ask, reuse_line, served_model
+from actors.cli.answers import (
+    CHAT,
+    COMPLETE,
+    Answer,
+    ask,
+    respond,
+    reuse_line,
+    served_model,
+)
 from actors.cli.asked import Failure
-from actors.cli.client import Client
+from actors.cli.client import ApiFailure, Client
 from tests.fake_rooms import ANSWER, Script, Service
 
 
@@ -40,6 +48,26 @@ def test_text_is_completed_too(service: Service) -> None:
     asked = {"model": "raven", "prompt": "hi", "temperature": 0, "max_tokens": 5}
     answer = ask(client, COMPLETE, asked, lambda _: None)
     assert (answer.text, answer.finish, answer.context) == (ANSWER[:5], "length", None)
+
+
+def test_a_response_says_where_it_is_kept(service: Service) -> None:
+    client = Client(service.base_url, service.operator_key)
+    pieces: list[str] = []
+    first, second, third = Answer(), Answer(), Answer()
+    asked = {"model": "raven", "input": "hi", "temperature": 0}
+    respond(client, asked, first, pieces.append)
+    assert "".join(pieces) == first.text == ANSWER
+    assert (first.finish, first.usage["output_tokens"]) == ("stop", len(ANSWER.encode()))
+    assert first.receipt is not None
+    assert first.context is not None
+    more = {**asked, "huginn": {"session": first.session}, "max_output_tokens": 5}
+    respond(client, more, second, pieces.append)
+    assert (second.session, second.finish) == (first.session, "length")
+    assert second.document()["turn"] == second.turn != first.turn
+    service.worker.script = Script(break_after=2, pace_s=0.1)
+    with pytest.raises(ApiFailure, match="ran into a wall"):
+        respond(client, more, third, pieces.append)
+    assert third.session == first.session
 
 
 def test_leaving_stops_the_answer(service: Service) -> None:

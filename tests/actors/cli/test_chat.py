@@ -11,7 +11,10 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.fake_rooms import ANSWER, Script, Service
+from tests.happenings import QUESTION, happened, newcomer, prompt_text, prompt_types
 from tests.huginn import huginn, reach, refused
 
 
@@ -21,6 +24,7 @@ def turns(text: str, service: Service, home: Path, *words: str) -> list[dict[str
     return [json.loads(line) for line in said.stdout.splitlines()]
 
 
+@pytest.mark.req("SRV-5", "EVT-7")
 def test_turns_build_on_each_other(service: Service, home: Path) -> None:
     first, second = turns("hi\n\nand?\n", service, home, "--temperature", "0")
     assert first["content"] == second["content"] == ANSWER
@@ -39,6 +43,65 @@ def test_commands(service: Service, home: Path) -> None:
     assert again["id"] != answer["id"]
     sizes = [len(job.segments) for job in service.worker.asked[-2:]]
     assert sizes == [2, 1]
+
+
+@pytest.mark.req("EVT-7")
+def test_only_what_is_new_is_sent_and_the_session_is_told(service: Service, home: Path) -> None:
+    first, second = turns("hi\nand?\n", service, home)
+    assert first["session"] == second["session"]
+    assert first["turn"] != second["turn"]
+    again = turns("/session\nmore\n", service, home, "--session", str(first["session"]))
+    assert (again[0]["id"], again[0]["turns_count"]) == (first["session"], 2)
+    roles = [part.role for part in service.worker.asked[-1].segments]
+    assert roles == ["user", "model", "user", "model", "user"]
+
+
+def test_going_on_from_an_earlier_turn(service: Service, home: Path) -> None:
+    said = "one\ntwo\n/turns\n/branch 1\nthree\nfour\n"
+    _, _, listed, branch, _, _ = turns(said, service, home)
+    numbers = [turn["number"] for turn in listed["turns"]]  # type: ignore[attr-defined]
+    assert numbers == [1, 2]
+    assert branch["branch"] == listed["turns"][0]  # type: ignore[index]
+    text = prompt_text(service)
+    assert "one" in text
+    assert "two" not in text
+    assert "three" in text
+
+
+def test_there_is_no_such_turn(service: Service, home: Path) -> None:
+    for given in ("/branch 1\n", "hi\n/branch 2\n", "hi\n/branch x\n", "/turns\n", "/session\n"):
+        said = huginn("chat", home=home, given=given, **reach(service))
+        assert said.exit_code == 1
+        assert "turn" in said.stderr
+
+
+def test_people_see_turns_and_sessions(service: Service, home: Path) -> None:
+    said = huginn("chat", home=home, given="hi\n/turns\n/session\n/branch 1\n", **reach(service))
+    assert said.exit_code == 0, said.output
+    assert "finished" in said.stdout
+    assert "1 turns" in said.stdout
+    assert "the next turn goes on from turn 1" in said.stdout
+
+
+def test_a_new_session_is_not_an_old_one(service: Service, home: Path) -> None:
+    said = huginn("chat", "--new", "--session", "s", home=home, **reach(service))
+    assert said.exit_code == 2
+    (answer,) = turns("hi\n", service, home, "--new")
+    assert answer["content"]
+    unknown = huginn("chat", "--session", "s", home=home, given="hi\n", **reach(service))
+    assert unknown.exit_code == 1
+    assert "no such session" in unknown.stderr
+
+
+@pytest.mark.req("EVT-11")
+def test_a_chat_knows_what_happened(service: Service, home: Path) -> None:
+    key = newcomer(service, "sally")
+    happened(service.base_url, key, "1122")
+    said = huginn("chat", home=home, given=f"{QUESTION}\nand?\n", **reach(service, key))
+    assert said.exit_code == 0, said.output
+    for index in (-2, -1):
+        assert prompt_text(service, index).count("1122 merged") == 1
+    assert prompt_types(service)[:2] == ["event reminder", "user turn"]
 
 
 def test_nothing_to_show_yet(service: Service, home: Path) -> None:

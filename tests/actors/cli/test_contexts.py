@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -74,3 +75,18 @@ def test_an_id_grants_nothing(service: Service, home: Path) -> None:
     shown = context(service, home, "mine")
     client = reach(service, service.client_key)
     refused("ctx", "show", shown, home=home, code="not_found", **client)
+
+
+@pytest.mark.req("DRV-6")
+def test_origin(service: Service, home: Path) -> None:
+    shown = context(service, home, "Who says so?")
+    deadline = time.monotonic() + 60
+    while (result := huginn("ctx", "origin", shown, home=home, **reach(service))).exit_code:
+        assert time.monotonic() < deadline, result.output
+        time.sleep(0.05)
+    found = answered("ctx", "origin", shown, home=home, **reach(service))
+    assert (found["executor"], found["verified"]) == ("assembler", 0)
+    assert found["outputs"][0] == {"label": "context", "id": shown}
+    for told in (found["invocation_id"], shown, "assembler (huginn", "0 times"):
+        assert told in result.stdout
+    refused("ctx", "origin", "ctx:nothing", home=home, code="not_found", **reach(service))

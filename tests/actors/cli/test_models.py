@@ -19,6 +19,11 @@ def test_list_on_an_empty_home(home: Path) -> None:
     rows = answered("models", "list", home=home)
     assert [row["profile"] for row in rows] == loader.names()
     assert not any(row["present"] for row in rows)
+    assert {row["profile"]: (row["streams"], row["reproducible"]) for row in rows} == {
+        "gemma3-270m-exact": (4, True),
+        "gemma3-270m-throughput": (8, False),
+        "tiny-gemma": (4, True),
+    }
     assert "absent" in huginn("models", "list", home=home).stdout
 
 
