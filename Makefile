@@ -47,15 +47,21 @@ check: install-dev
 trace: install-dev
 	$(BIN)/python -m tests.trace
 
-# Cold = warm = branched = edited = evicted = killed, bit for bit, on 1,000 random conversations.
+# Cold = warm = branched = edited = evicted = killed = elsewhere, bit for bit: 1,000 random
+# conversations with the tiny model, and 30 with the default one.
 exact: install-dev
-	HUGINN_EXACT_CONVERSATIONS=1000 $(BIN)/python -m pytest tests/acceptance/test_exact_worker.py
+	HUGINN_EXACT_CONVERSATIONS=$${HUGINN_EXACT_CONVERSATIONS:-1000} \
+	  HUGINN_EXACT_REAL=$${HUGINN_EXACT_REAL:-30} \
+	  $(BIN)/python -m pytest -s tests/acceptance/test_exact_worker.py
 
 fuzz: install-dev
 	HYPOTHESIS_PROFILE=fuzz HUGINN_EXHAUSTIVE=1 $(BIN)/python -m pytest tests/fuzz
 
+# A death at every await and I/O point of each write path; 1,000 seeds of turns; `kill -9` of each
+# store's process 20 times, and of the whole service 60 times.
 crash: install-dev
-	HUGINN_CRASH_STRIDE=1 HUGINN_CRASH_ROUNDS=20 $(BIN)/python -m pytest tests/crash
+	HUGINN_CRASH_STRIDE=1 HUGINN_CRASH_ROUNDS=$${HUGINN_CRASH_ROUNDS:-20} \
+	  HUGINN_CRASH_SEEDS=$${HUGINN_CRASH_SEEDS:-1000} $(BIN)/python -m pytest tests/crash
 
 # Half an hour of many clients; HUGINN_SOAK_PROFILE=gemma3-270m-exact takes the default model.
 soak: install-dev
@@ -63,7 +69,7 @@ soak: install-dev
 	  $(BIN)/python -m pytest -s tests/soak
 
 bench: install-dev
-	@for script in rope assembly worker gateway store; do \
+	@for script in rope assembly worker gateway store events; do \
 	  echo; $(BIN)/python -m bench.$$script || exit 1; done
 
 # After a change of dependencies in pyproject.toml. Needs pip-tools.

@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from protocol.errors import ContentError
+from protocol.limits import RENDER_TOKENS_MAX, RENDER_TOKENS_MIN
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 _AT_LEAST_ONE: Final = (
@@ -26,6 +27,11 @@ _AT_LEAST_ONE: Final = (
     "answer_seconds_max",
     "ping_seconds",
     "receipts_max",
+    "turn_lease_seconds",
+    "session_idle_days",
+    "events_max",
+    "event_days_max",
+    "unseen_events_max",
 )
 LOG_LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 
@@ -35,8 +41,12 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     `threads_prefill` changes no bit of a prefix state; decoding uses the profile's own count.
     `settle_answers` false leaves answers to be advanced by the next turn. `host_bytes` and
-    `disk_bytes` bound the prefix states that are kept, each worker's in memory and those on disk;
-    `publish_pages` false reads what is on disk and writes nothing.
+    `disk_bytes` bound the prefix states that are kept, each worker's in memory and those on disk,
+    and of either no domain takes more than `domain_percent_max` percent: up to its share, it can
+    push out what others have; beyond that, only its own. `publish_pages` false reads what is on
+    disk and writes nothing. `reminder_tokens` bounds what a turn is told of events; of each source
+    `events_max` are kept, none older than `event_days_max`, and up to `unseen_events_max` as long
+    as a session has not seen them.
     """
 
     home: str
@@ -52,7 +62,14 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     settle_answers: bool = True
     host_bytes: int = 512 * 2**20
     disk_bytes: int = 8 * 2**30
+    domain_percent_max: int = 100
     publish_pages: bool = True
+    reminder_tokens: int = 2048
+    turn_lease_seconds: int = 30
+    session_idle_days: int = 30
+    events_max: int = 100_000
+    event_days_max: int = 90
+    unseen_events_max: int = 1_000_000
     log_level: str = "warning"
 
     @property
@@ -146,6 +163,16 @@ def _convert(values: dict[str, Any], origins: dict[str, str]) -> Config:
     for name in ("host_bytes", "disk_bytes"):
         if getattr(config, name) < 0:
             raise ContentError(f"{origins[name]}: {name} is a number of bytes, 0 for none")
+    if not RENDER_TOKENS_MIN <= config.reminder_tokens <= RENDER_TOKENS_MAX:
+        raise ContentError(
+            f"{origins['reminder_tokens']}: reminder_tokens is {config.reminder_tokens}, "
+            f"{RENDER_TOKENS_MIN} to {RENDER_TOKENS_MAX}"
+        )
+    if not 1 <= config.domain_percent_max <= 100:
+        raise ContentError(
+            f"{origins['domain_percent_max']}: domain_percent_max is {config.domain_percent_max}, "
+            "1 … 100 percent of host_bytes and of disk_bytes"
+        )
     if config.log_level not in LOG_LEVELS:
         known = ", ".join(LOG_LEVELS)
         raise ContentError(f"{origins['log_level']}: log_level is one of {known}")
@@ -170,6 +197,13 @@ SAMPLE: Final = """\
 # settle_answers = true
 # host_bytes = 536870912            # prefix states in memory, beside those of live conversations
 # disk_bytes = 8589934592           # prefix states under pages/, which may be deleted at any time
+# domain_percent_max = 100          # of either, the most that one domain takes
 # publish_pages = true              # false: write none
+# reminder_tokens = 2048            # what a turn is told of events; past it they are counted
+# turn_lease_seconds = 30           # an open turn that is not renewed for so long has crashed
+# session_idle_days = 30            # then a session is collected, and its marks archived
+# events_max = 100000               # kept of each source
+# event_days_max = 90
+# unseen_events_max = 1000000       # kept beyond both as long as a session has not seen them
 # log_level = "warning"
 """

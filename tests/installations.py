@@ -81,6 +81,9 @@ def alive(pid: int) -> bool:
 class Service:
     """`huginn up` as a user starts it, in a process of its own. A context manager."""
 
+    # What is run as `huginn`.
+    module = "actors.cli"
+
     def __init__(self, home: Path, *, profile: str = "tiny-gemma", shell: str = "embedded") -> None:
         self.home = home
         self.port = free_port()
@@ -106,7 +109,7 @@ class Service:
         }
 
     def start(self) -> Self:
-        command = [sys.executable, "-m", "actors.cli", "up"]
+        command = [sys.executable, "-m", self.module, "up"]
         if self._shell == "embedded":
             command.append("--embedded")
         with self._log.open("ab") as log:
@@ -176,6 +179,17 @@ class Service:
                 return memo
             assert time.monotonic() < deadline, memo
             time.sleep(0.05)
+
+    def kill(self) -> None:
+        """`kill -9` of all of its processes, at once; returns when none of them is left."""
+        assert self.process is not None
+        below = processes_below(self.process.pid)
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        deadline = time.monotonic() + 60
+        while any(alive(pid) for pid in below):
+            assert time.monotonic() < deadline, f"still running after a kill: {below}"
+            time.sleep(0.02)
 
     def stop(self) -> None:
         """SIGTERM, and a check that nothing of it is left."""

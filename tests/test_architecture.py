@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
-ROOMS = ("authority", "ropes", "muninn", "assembler", "worker")
+ROOMS = ("authority", "ropes", "muninn", "events", "assembler", "worker")
 
 
 def messages(room: str) -> set[str]:

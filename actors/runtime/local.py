@@ -11,6 +11,7 @@ from typing import cast
 
 from actors.authority.room import AuthorityRoom
 from actors.room import Room
+from actors.ropes.room import RopesRoom
 from actors.runtime.child import Child
 from actors.runtime.plan import ROOMS, Plan
 from actors.runtime.supervisor import Running, Supervisor
@@ -98,8 +99,10 @@ class EmbeddedShell:
         child = await Child.start(self._plan, WORKER, _Rooms(self.mailbox), self._sockets)
         self.mailbox.child = child
         try:
-            # It asked what is revoked when it started; what came after found nobody to tell.
+            # It asked what is revoked, and what is public, when it started; what came after found
+            # nobody to tell.
             await cast(AuthorityRoom, self.mailbox.rooms["authority"]).tell(WORKER)
+            await cast(RopesRoom, self.mailbox.rooms["ropes"]).tell(WORKER)
         except BaseException:
             await child.stop()
             raise

@@ -1,59 +1,50 @@
 """Building rooms from a plan: the one place that knows which class and which files a room has.
 
-Both shells build rooms here; they differ in where a room runs and how messages reach it.
+Both shells build rooms here; they differ in where a room runs and how messages reach it. A process
+that runs one room imports that room alone: a worker is back the sooner, the less it has to load
+beside its model.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from actors import VERSION
-from actors.assembler.contracts import ProfileContracts
-from actors.assembler.room import AssemblerRoom
-from actors.authority.room import AuthorityRoom
 from actors.config import Config
-from actors.gateway.caller import Ports
-from actors.gateway.front import FrontRoom
-from actors.gateway.limits import Limits
-from actors.gateway.models import ServedModel
-from actors.gateway.readiness import Readiness
-from actors.gateway.room import Gateway
-from actors.muninn.ports import NothingHeld, Uncharged
-from actors.muninn.room import MuninnRoom
 from actors.ports import Clock, Entropy, Mailbox
 from actors.room import Room, World
-from actors.ropes.room import RopesRoom
-from actors.runtime.plan import Plan, database_path, room_signer
+from actors.runtime.plan import VERIFIER, Plan, database_path, room_signer
 from actors.runtime.world import SystemClock, SystemEntropy
-from actors.worker.backends.llama import LlamaBackend
-from actors.worker.backends.llama_library import build_digest
-from actors.worker.backends.llama_tokenizer import LlamaTokenizer
-from actors.worker.limits import WorkerLimits
-from actors.worker.room import WorkerRoom
-from actors.worker.tiers import Tiers
-from actors.worker.writer import PageWriter
 from profiles import loader, weights
 from profiles.profile import RuntimeProfile
 from protocol.errors import ContentError, FaultError, ProfileFault, StoreFault
-from protocol.grammars import GRAMMARS, grammar
 from protocol.ids import ProfileId
 from protocol.messages.worker import ModelInfo
 from protocol.record import encode_record
+from protocol.signing import Signer
 from protocol.tokenizer import Tokenizer
-from store.blobs import BlobFiles
 from store.keys import KeyStore
-from store.pages.disk import PageStore
-from store.pages.header import domain_digest
-from store.pages.memory import MemoryPageTier
-from store.pages.seal import DOMAIN_KEY_BYTES
 from store.sqlite import Database
-from store.sqlite_objects import SqliteObjectStore
 from store.sqlite_tables import SqliteTables
+
+if TYPE_CHECKING:
+    from actors.assembler.contracts import ProfileContracts
+    from actors.assembler.room import AssemblerRoom
+    from actors.authority.room import AuthorityRoom
+    from actors.events.room import EventsRoom
+    from actors.gateway.front import FrontRoom, Transport
+    from actors.gateway.room import Gateway
+    from actors.muninn.room import MuninnRoom
+    from actors.ropes.room import RopesRoom
+    from actors.worker.room import WorkerRoom
+    from actors.worker.tiers import Tiers
 
 log = logging.getLogger("huginn.runtime")
 _SECOND_NS: Final = 10**9
+_DAY_NS: Final = 24 * 3600 * _SECOND_NS
 
 
 def build_room(plan: Plan, name: str, mailbox: Mailbox) -> Room:
@@ -73,18 +64,15 @@ def build_room(plan: Plan, name: str, mailbox: Mailbox) -> Room:
     )
     match name:
         case "authority":
-            root = room_signer(home, "root", entropy)
-            return AuthorityRoom(world, _tables(plan, name), root)
+            return _authority(plan, world, room_signer(home, "root", entropy))
         case "ropes":
-            database = Database(database_path(home, name))
-            return RopesRoom(world, SqliteObjectStore(database, BlobFiles(home / "blobs")))
+            return _ropes(plan, world)
         case "assembler":
-            contracts = profile_contracts(bound_profile(plan), vocabulary(plan))
-            return AssemblerRoom(
-                world, {contracts.name: contracts}, engine_build=f"huginn {VERSION}"
-            )
+            return _assembler(plan, world)
         case "muninn":
             return _muninn(plan, world)
+        case "events":
+            return _events(plan, world)
         case "worker":
             return _worker(plan, world)
         case _:
@@ -94,6 +82,8 @@ def build_room(plan: Plan, name: str, mailbox: Mailbox) -> Room:
 def bound_profile(plan: Plan) -> RuntimeProfile:
     """The configured profile on this machine; raises ProfileFault for weights or libraries that
     are not what it pins."""
+    from actors.worker.backends.llama_library import build_digest
+
     spec = loader.load(plan.config.profile)
     path = weights.weights_path(spec, plan.config.home_path)
     return loader.bind(spec, path, build_digest())
@@ -101,6 +91,8 @@ def bound_profile(plan: Plan) -> RuntimeProfile:
 
 def vocabulary(plan: Plan) -> Tokenizer:
     """The vocabulary of the configured weights, without the model."""
+    from actors.worker.backends.llama_tokenizer import LlamaTokenizer
+
     spec = loader.load(plan.config.profile)
     return LlamaTokenizer(weights.weights_path(spec, plan.config.home_path))
 
@@ -108,6 +100,9 @@ def vocabulary(plan: Plan) -> Tokenizer:
 def profile_contracts(profile: RuntimeProfile, tokenizer: Tokenizer) -> ProfileContracts:
     """What `profile` brings to an assembly. Grammars that its vocabulary cannot write are left
     out; its own must be there (ProfileFault)."""
+    from actors.assembler.contracts import ProfileContracts
+    from protocol.grammars import GRAMMARS, grammar
+
     grammars = {}
     for name in GRAMMARS:
         try:
@@ -138,8 +133,33 @@ def _tables(plan: Plan, name: str) -> SqliteTables:
     return SqliteTables(Database(database_path(plan.config.home_path, name)))
 
 
+def _authority(plan: Plan, world: World, root: Signer) -> AuthorityRoom:
+    from actors.authority.room import AuthorityRoom
+
+    return AuthorityRoom(world, _tables(plan, "authority"), root)
+
+
+def _ropes(plan: Plan, world: World) -> RopesRoom:
+    from actors.ropes.room import RopesRoom
+    from store.blobs import BlobFiles
+    from store.sqlite_objects import SqliteObjectStore
+
+    home = plan.config.home_path
+    database = Database(database_path(home, "ropes"))
+    return RopesRoom(world, SqliteObjectStore(database, BlobFiles(home / "blobs")))
+
+
+def _assembler(plan: Plan, world: World) -> AssemblerRoom:
+    from actors.assembler.room import AssemblerRoom
+
+    contracts = profile_contracts(bound_profile(plan), vocabulary(plan))
+    return AssemblerRoom(world, {contracts.name: contracts}, engine_build=f"huginn {VERSION}")
+
+
 def _muninn(plan: Plan, world: World) -> MuninnRoom:
     """The memo. A file that cannot be used disables it, and nothing else (DRV-5)."""
+    from actors.muninn.room import MuninnRoom
+
     tables: SqliteTables | None = None
     try:
         tables = _tables(plan, "muninn")
@@ -150,10 +170,39 @@ def _muninn(plan: Plan, world: World) -> MuninnRoom:
     return MuninnRoom(
         world,
         tables,
-        # Nobody looks yet, so nobody is asked who holds what, and nothing is charged.
-        NothingHeld(),
-        Uncharged(),
+        verifiers=(room_signer(plan.config.home_path, VERIFIER, world.entropy).public,),
         reproducible={ProfileId.of(encode_record(profile))} if proven else (),
+    )
+
+
+def _events(plan: Plan, world: World) -> EventsRoom:
+    """Logs, sessions and turns in one file, so that they change in one transaction."""
+    from actors.events.retention import Retention
+    from actors.events.room import EventsRoom
+    from actors.events.sessions import SessionLimits
+    from actors.runtime.remote_feed import HttpFeed
+    from actors.runtime.source_keys import StoredSourceKeys
+    from store.sqlite_events import SqliteEventLogs
+
+    config = plan.config
+    database = Database(database_path(config.home_path, "events"))
+    return EventsRoom(
+        world,
+        SqliteEventLogs(database),
+        SqliteTables(database),
+        tokenizer=vocabulary(plan),
+        keys=StoredSourceKeys(config.home_path / "keys", world.entropy),
+        feed=HttpFeed(config.home_path / "remote-keys"),
+        limits=SessionLimits(
+            render_tokens=config.reminder_tokens,
+            lease_ns=config.turn_lease_seconds * _SECOND_NS,
+            idle_ns=config.session_idle_days * _DAY_NS,
+        ),
+        retention=Retention(
+            events_max=config.events_max,
+            age_ns_max=config.event_days_max * _DAY_NS,
+            unseen_max=config.unseen_events_max,
+        ),
     )
 
 
@@ -161,14 +210,30 @@ def page_tiers(config: Config, clock: Clock, entropy: Entropy) -> Tiers:
     """Where a worker keeps prefix states: in memory, and under `pages` in the data directory,
     sealed with a key for each domain. They are derived: a directory that cannot be used costs
     recomputation, never the start."""
-    host = MemoryPageTier(clock, config.host_bytes)
+    from actors.worker.tiers import Tiers
+    from actors.worker.writer import PageWriter
+    from store.pages.disk import PageStore
+    from store.pages.header import domain_digest
+    from store.pages.memory import MemoryPageTier
+    from store.pages.seal import DOMAIN_KEY_BYTES
+
+    def share(budget_bytes: int) -> int:
+        return budget_bytes * config.domain_percent_max // 100
+
+    host = MemoryPageTier(clock, config.host_bytes, share(config.host_bytes))
     keys = KeyStore(config.home_path / "keys", entropy=entropy.draw)
 
     def key_for(domain: str) -> bytes:
         return keys.secret(f"pages-{domain_digest(domain).hex()}", DOMAIN_KEY_BYTES)
 
     try:
-        disk = PageStore(config.home_path / "pages", clock, key_for, config.disk_bytes)
+        disk = PageStore(
+            config.home_path / "pages",
+            clock,
+            key_for,
+            config.disk_bytes,
+            share(config.disk_bytes),
+        )
     except StoreFault as error:
         log.warning("no prefix states are kept on disk: %s", error)
         return Tiers(host)
@@ -177,17 +242,23 @@ def page_tiers(config: Config, clock: Clock, entropy: Entropy) -> Tiers:
 
 
 def _worker(plan: Plan, world: World) -> WorkerRoom:
+    from actors.worker.backends.llama import LlamaBackend
+    from actors.worker.limits import WorkerLimits
+    from actors.worker.room import WorkerRoom
+
     profile = bound_profile(plan)
     spec = loader.load(plan.config.profile)
     path = weights.weights_path(spec, plan.config.home_path)
+    tables = _tables(plan, "worker")
     backend = LlamaBackend(path, profile, threads_batch=plan.config.threads_prefill)
     return WorkerRoom(
         world,
         backend,
         ProfileId.of(encode_record(profile)),
         model_info(profile),
-        _tables(plan, "worker").keyed("receipts"),
+        tables.keyed("receipts"),
         profile_name=profile.name,
+        public_table=tables.keyed("public"),
         tiers=page_tiers(plan.config, world.clock, world.entropy),
         limits=WorkerLimits(
             chunk_tokens=profile.chunk_tokens,
@@ -201,6 +272,13 @@ def _worker(plan: Plan, world: World) -> WorkerRoom:
 
 
 def _gateway(plan: Plan, world: World) -> FrontRoom:
+    from actors.gateway.caller import Ports
+    from actors.gateway.front import FrontRoom
+    from actors.gateway.limits import Limits
+    from actors.gateway.models import ServedModel
+    from actors.gateway.readiness import Readiness
+    from actors.gateway.room import Gateway
+
     config = plan.config
     profile = bound_profile(plan)
     model = ServedModel(
@@ -225,6 +303,31 @@ def _gateway(plan: Plan, world: World) -> FrontRoom:
         ping_ns=config.ping_seconds * _SECOND_NS,
         settle_answers=config.settle_answers,
     )
-    keys = _tables(plan, "gateway").keyed("keys")
-    gateway = Gateway(ports, keys, [model], version=VERSION, limits=limits)
-    return FrontRoom(world, gateway, host=config.host, port=config.port)
+    tables = _tables(plan, "gateway")
+    gateway = Gateway(ports, tables.keyed("keys"), [model], version=VERSION, limits=limits)
+    return FrontRoom(
+        world,
+        gateway,
+        host=config.host,
+        port=config.port,
+        transports=_transports(config.home_path, gateway, tables),
+    )
+
+
+def _transports(home: Path, gateway: Gateway, tables: SqliteTables) -> list[Transport]:
+    """The transports that this installation has an account for."""
+    from actors.gateway.transports.matrix_account import read_account
+
+    try:
+        account = read_account(home)
+        if account is None:
+            return []
+        key = (home / account.key_file).read_text("ascii").strip()
+    except (ContentError, OSError, UnicodeDecodeError) as error:
+        # HTTP is served all the same: who looks into the log finds what to mend.
+        log.error("no Matrix transport: %s", error)
+        return []
+    from actors.gateway.transports.matrix import MatrixTransport
+    from actors.gateway.transports.matrix_inbox import Inbox
+
+    return [MatrixTransport(gateway, account, key, Inbox(tables))]

@@ -9,6 +9,7 @@ control line `ready` says that the model is loaded; `drain` asks to finish and e
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -18,6 +19,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from actors.runtime.frames import FramePort, FrameServer
+from actors.runtime.garbage import spare_the_old
 from actors.runtime.logs import configure
 from actors.runtime.plan import Plan
 from actors.runtime.wiring import build_room
@@ -55,6 +57,7 @@ async def run(plan: Plan, name: str, down_path: str, up_path: str) -> None:
     # Loading a model takes seconds and holds no lock: the loop stays free to hear of the end.
     room = await asyncio.to_thread(build_room, plan, name, Upward(upward))
     await room.start()
+    spare_the_old()
     reader, writer = await asyncio.open_unix_connection(down_path)
     server = FrameServer(room, reader, writer)
     await server.send_control(READY)
@@ -93,6 +96,8 @@ def _first_line() -> bytes:
 
 
 def main() -> None:
+    # Until this process serves, all that is made stays: there is nothing to collect.
+    gc.disable()
     name, down_path, up_path = sys.argv[1:4]
     plan = Plan.decode(_first_line())
     configure(plan.config)

@@ -29,7 +29,14 @@ OTHER: dict[str, tuple[Any, Any, Any]] = {
     "settle_answers": (False, True, False),
     "host_bytes": (0, 1, 2**40),
     "disk_bytes": (0, 1, 2**40),
+    "domain_percent_max": (1, 50, 99),
     "publish_pages": (False, True, False),
+    "reminder_tokens": (64, 1000, 100_000),
+    "turn_lease_seconds": (1, 2, 3),
+    "session_idle_days": (1, 2, 3),
+    "events_max": (1, 2, 3),
+    "event_days_max": (1, 2, 3),
+    "unseen_events_max": (1, 2, 3),
     "log_level": ("debug", "info", "error"),
 }
 
@@ -225,3 +232,9 @@ def test_the_sample_is_the_defaults_with_and_without_its_comment_signs(tmp_path:
     found = load(environment=environment)
     assert found.config == Config(home=str(tmp_path))
     assert {found.key_to_origin[key] for key in FIELDS} == {str(path)}
+
+
+@pytest.mark.parametrize("percent", [0, -1, 101])
+def test_a_domains_share_is_a_part_of_the_whole(tmp_path: Path, percent: int) -> None:
+    with pytest.raises(ContentError, match=f"flag: domain_percent_max is {percent}, 1 … 100"):
+        load({"home": str(tmp_path), "domain_percent_max": percent}, environment={})

@@ -105,3 +105,26 @@ def test_pages_can_be_left_unwritten_and_budgets_are_the_configured_ones(tmp_pat
     assert tiers.stats()["host"]["pages"] == 2
     tiers.close()
     assert not list((tmp_path / "home" / "pages").glob("*/"))
+
+
+@pytest.mark.req("KV-4")
+@pytest.mark.parametrize(("percent", "left"), [(50, 2), (100, 0)])
+def test_one_domain_takes_no_more_than_its_share_of_either_tier(
+    tmp_path: Path, percent: int, left: int
+) -> None:
+    """Room for four pages in each tier; ann has two when bob comes with six."""
+    config = tiny_config(
+        tmp_path / "home", host_bytes=4 * 144, disk_bytes=4 * 700, domain_percent_max=percent
+    )
+    tiers = page_tiers(config, SystemClock(), SystemEntropy())
+    ann, bob = talk("ann", 1, 2), talk("bob", *range(10, 16))
+    for page, rows in [*ann, *bob]:
+        tiers.keep(page, rows)
+        # One after the other, so that both tiers see them in this order.
+        assert tiers._writer is not None
+        assert tiers._writer.flush(60)
+    for name, tier in tiers._tiers.items():
+        assert len(tier.find("ann", chains_of(ann))) == left, name
+        # Without its first pages a prefix is of no use: those stay.
+        assert len(tier.find("bob", chains_of(bob))) == 4 - left, name
+    tiers.close()

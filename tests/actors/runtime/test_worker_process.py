@@ -23,6 +23,21 @@ async def plan(tmp_path: Path) -> Plan:
     return await prepare(tiny_config(tmp_path / "home"), SystemClock(), SystemEntropy())
 
 
+def test_it_loads_no_other_room() -> None:
+    """What a restart of a worker waits for is its own."""
+    program = """
+import sys
+import actors.runtime.worker_process, actors.worker.room, actors.worker.backends.llama
+others = ("assembler", "authority", "compiler", "events", "gateway", "muninn", "ropes")
+loaded = [room for room in others if f"actors.{room}.room" in sys.modules]
+print([*loaded, *(name for name in ("aiohttp", "ray") if name in sys.modules)])
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert ran.stdout.strip() == "[]"
+
+
 async def test_without_a_shell_to_connect_to_it_ends(plan: Plan, tmp_path: Path) -> None:
     ran = await asyncio.to_thread(
         subprocess.run,

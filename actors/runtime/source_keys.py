@@ -1,0 +1,19 @@
+"""The keys of local sources, beside those of the rooms."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from actors.ports import Entropy
+from protocol.signing import Signer
+from store.keys import KeyStore
+
+
+class StoredSourceKeys:
+    """`SourceKeys` in the key directory `root`: a file for each, 0600, made the first time."""
+
+    def __init__(self, root: Path, entropy: Entropy) -> None:
+        self._store = KeyStore(root, entropy=entropy.draw)
+
+    def signer(self, name: str) -> Signer:
+        return Signer(bytes(self._store.ed25519(name)))

@@ -1,0 +1,18 @@
+"""Keys of sources: made once, kept to ourselves."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+from actors.runtime.source_keys import StoredSourceKeys
+from tests.worker_rooms import CountingEntropy
+
+
+def test_a_key_is_made_once_and_each_has_its_own(tmp_path: Path) -> None:
+    root = tmp_path / "keys"
+    keys = StoredSourceKeys(root, CountingEntropy())
+    first = keys.signer("source-1").public
+    assert keys.signer("source-2").public != first
+    assert StoredSourceKeys(root, CountingEntropy(99)).signer("source-1").public == first
+    assert {stat.S_IMODE(path.stat().st_mode) for path in root.iterdir()} == {0o600}
