@@ -5,8 +5,10 @@
 Both sides do the same on the tiny model: a conversation grows by one user message, its tokens are
 prefilled by the schedule on top of a live prefix, one token is sampled. Over HTTP that crosses
 gateway, assembler, ropes (with a durable commit), and the worker's process; bare, it is the back
-end's calls in this process. The difference of the medians is the overhead. The tiny model computes
-in a millisecond or two, so the difference is the rooms and not the model.
+end's calls in this process. The history is what was answered, so the answer before has settled and
+either side feeds one advance. Turns alternate, each after the same pause: what the pause costs (a
+processor that went to other work, cold caches) and what else the machine does meets both alike. The
+difference of the medians is the overhead.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import statistics
 import tempfile
 import time
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -25,90 +28,117 @@ from actors.runtime.wiring import profile_contracts
 from actors.worker.backends.llama import LlamaBackend
 from bench.report import header, table, write_json
 from protocol.blocks import BlockType, ContextBlock, Role, text_block
-from protocol.grammar import Grammar
 from protocol.transform import fold_to_state
 from tests.installations import Service, tiny_home
 from tests.model_fixtures import tiny
 
 MODEL = "tiny-gemma"
 _MS = 1e3
-
-
 # Turns of one conversation: what the tiny model's context of 2,048 tokens holds.
 _TURNS = 16
+# Long enough for the answer to settle, its pages and evidence too.
+_PAUSE_SECONDS: Final = 0.05
+
+Message = dict[str, str]
 
 
-def conversation(number: int) -> list[dict[str, str]]:
-    """User and assistant in turn; the answers are fixed, so that both sides see one history."""
-    messages = []
-    for index in range(_TURNS):
-        messages.append({"role": "user", "content": f"{number}.{index}: and what then?"})
-        messages.append({"role": "assistant", "content": f"Thing {index} happened."})
-    return messages
+class Bare:
+    """The back end alone, fed turn by turn what the service feeds."""
 
+    def __init__(self) -> None:
+        path, profile = tiny()
+        self._backend = LlamaBackend(path, profile)
+        self._grammar = profile_contracts(profile, self._backend.tokenizer).grammar
+        self.begin()
 
-def bare_ms(rounds: int) -> list[float]:
-    """Milliseconds for each turn's new work on the back end alone."""
-    path, profile = tiny()
-    backend = LlamaBackend(path, profile)
-    grammar = profile_contracts(profile, backend.tokenizer).grammar
-    samples = []
-    for number in range(rounds):
-        backend.truncate(0, 0)
-        samples += _bare_conversation(backend, grammar, number)
-    backend.close()
-    return samples
+    def begin(self) -> None:
+        """A new conversation."""
+        self._backend.truncate(0, 0)
+        self._blocks: list[tuple[ContextBlock, str]] = []
+        self._fed = 0
 
+    def turn_ms(self, message: Message) -> float:
+        """Milliseconds for the new tokens of a user message and one token after them."""
+        new = self._new(Role.USER, BlockType.USER_TURN, message)
+        began = time.perf_counter()
+        logits = self._backend.advance(0, new, logits=True)
+        assert logits is not None
+        int(np.argmax(logits))
+        return (time.perf_counter() - began) * _MS
 
-def _bare_conversation(backend: LlamaBackend, grammar: Grammar, number: int) -> list[float]:
-    blocks: list[tuple[ContextBlock, str]] = []
-    samples = []
-    fed = 0
-    for index, message in enumerate(conversation(number)):
-        role = Role.USER if message["role"] == "user" else Role.MODEL
-        kind = BlockType.USER_TURN if role is Role.USER else BlockType.MODEL_TURN
-        blocks.append((text_block(role, kind, message["content"]), message["content"]))
-        stream, state = fold_to_state(grammar, blocks)
+    def settle(self, message: Message) -> None:
+        """Feed an answer."""
+        new = self._new(Role.MODEL, BlockType.MODEL_TURN, message)
+        if new:
+            self._backend.advance(0, new, logits=False)
+
+    def close(self) -> None:
+        self._backend.close()
+
+    def _new(self, role: Role, kind: BlockType, message: Message) -> tuple[int, ...]:
+        text = message["content"]
+        self._blocks.append((text_block(role, kind, text), text))
+        stream, state = fold_to_state(self._grammar, self._blocks)
         ids = [token for tokens in stream for token in tokens.ids]
         if role is Role.USER:
-            ids += grammar.opener(state)
-        new = tuple(ids[fed:])
-        if index % 2 == 0:
-            began = time.perf_counter()
-            logits = backend.advance(0, new, logits=True)
-            assert logits is not None
-            int(np.argmax(logits))
-            samples.append((time.perf_counter() - began) * _MS)
-        else:
-            backend.advance(0, new, logits=False)
-        fed = len(ids)
-    return samples
+            ids += self._grammar.opener(state)
+        new = tuple(ids[self._fed :])
+        self._fed = len(ids)
+        return new
 
 
-def http_ms(shell: str, rounds: int) -> list[float]:
-    """Milliseconds for each turn over HTTP, one connection, after the answer before has settled."""
-    samples = []
+class Client:
+    """One connection to a service."""
+
+    def __init__(self, service: Service) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=60)
+        self._headers = {
+            "Authorization": f"Bearer {service.key}",
+            "Content-Type": "application/json",
+        }
+
+    def turn(self, messages: list[Message]) -> tuple[float, Message]:
+        """Milliseconds for a turn, and the answer's message."""
+        body = {"model": MODEL, "messages": messages, "max_tokens": 1, "temperature": 0}
+        payload = json.dumps(body)
+        began = time.perf_counter()
+        self._connection.request("POST", "/v1/chat/completions", payload, self._headers)
+        answer = self._connection.getresponse()
+        read = answer.read()
+        took_ms = (time.perf_counter() - began) * _MS
+        assert answer.status == 200, read
+        content = json.loads(read)["choices"][0]["message"]["content"]
+        return took_ms, {"role": "assistant", "content": content}
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def paired_ms(shell: str, rounds: int) -> tuple[list[float], list[float]]:
+    """Milliseconds of each turn over HTTP and on the bare binding, in turn."""
+    over_http: list[float] = []
+    alone: list[float] = []
+    bare = Bare()
     with tempfile.TemporaryDirectory(prefix="hgb-", dir="/tmp") as directory:
         home = tiny_home(Path(directory) / "home")
         with Service(home, shell=shell) as service:
-            connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=60)
-            headers = {
-                "Authorization": f"Bearer {service.key}",
-                "Content-Type": "application/json",
-            }
-            for messages in map(conversation, range(rounds)):
-                for end in range(1, len(messages), 2):
-                    body = {"model": MODEL, "messages": messages[:end], "max_tokens": 1}
-                    payload = json.dumps(body | {"temperature": 0})
-                    began = time.perf_counter()
-                    connection.request("POST", "/v1/chat/completions", payload, headers)
-                    answer = connection.getresponse()
-                    answer.read()
-                    samples.append((time.perf_counter() - began) * _MS)
-                    assert answer.status == 200
-                    time.sleep(0.05)
-            connection.close()
-    return samples
+            client = Client(service)
+            for number in range(rounds):
+                bare.begin()
+                messages: list[Message] = []
+                for index in range(_TURNS):
+                    asked = {"role": "user", "content": f"{number}.{index}: and what then?"}
+                    messages.append(asked)
+                    time.sleep(_PAUSE_SECONDS)
+                    took_ms, answer = client.turn(messages)
+                    over_http.append(took_ms)
+                    messages.append(answer)
+                    time.sleep(_PAUSE_SECONDS)
+                    alone.append(bare.turn_ms(asked))
+                    bare.settle(answer)
+            client.close()
+    bare.close()
+    return over_http, alone
 
 
 def main() -> None:
@@ -118,29 +148,28 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     print(header())
-    # The first conversation pays for caches and imports on either side.
-    bare = bare_ms(options.rounds)[_TURNS:]
-    bare_p50 = statistics.median(bare)
-    rows: list[dict[str, str | int | float | None]] = [
-        {"what": "bare binding", "p50 ms": bare_p50, "p95 ms": p95(bare)}
-    ]
+    rows: list[dict[str, str | int | float | None]] = []
     for shell in options.shells:
-        samples = http_ms(shell, options.rounds)[_TURNS:]
+        # The first conversation pays for caches and imports on either side.
+        over_http, alone = (samples[_TURNS:] for samples in paired_ms(shell, options.rounds))
+        p50 = statistics.median(over_http)
+        rows.append(row(f"bare binding, beside {shell}", alone))
         rows.append(
-            {
-                "what": f"HTTP, {shell}",
-                "p50 ms": statistics.median(samples),
-                "p95 ms": p95(samples),
-                "overhead p50 ms": statistics.median(samples) - bare_p50,
-            }
+            row(f"HTTP, {shell}", over_http) | {"overhead p50 ms": p50 - statistics.median(alone)}
         )
-    print(table(rows, ["what", "p50 ms", "p95 ms", "overhead p50 ms"]))
+    print(table(rows, ["what", "p10 ms", "p50 ms", "p95 ms", "overhead p50 ms"]))
     if options.json:
         write_json(options.json, "gateway", rows)
 
 
-def p95(samples: list[float]) -> float:
-    return statistics.quantiles(samples, n=20)[-1]
+def row(what: str, samples: list[float]) -> dict[str, str | int | float | None]:
+    cuts = statistics.quantiles(samples, n=20)
+    return {
+        "what": what,
+        "p10 ms": cuts[1],
+        "p50 ms": statistics.median(samples),
+        "p95 ms": cuts[-1],
+    }
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
 """The worker against the bare binding: first token cold and warm, and decode in groups.
 
-    python -m bench.worker [--history N] [--blocks N …] [--turn N] [--json PATH] [--tiny]
+    python -m bench.worker [--history N] [--blocks [N …]] [--turn N] [--rounds N] [--repeats N]
+                           [--json PATH] [--tiny]
 
 For a history of `--history` tokens in blocks of each of `--blocks`: the time to the first token of
 a cold prompt, and of a warm turn of `--turn` new tokens after its answer was settled, through the
 worker (queue, schedule, chains, exports, sampler, events) and on the back end alone, which feeds
-the same pieces in the same process. `answers` decode at once; `export` is one page. CPU seconds
-are the process's: on a busy machine they say more than the wall. `--tiny` takes the tests' model.
+the same pieces in the same process. `export` is one page. CPU seconds are the process's: on a busy
+machine they say more than the wall. Then decoding, 1 and 3 answers at once under the exact profile
+and 8 under the throughput profile: see `bench.worker_decode`. `--tiny` takes the tests' model.
 """
 
 from __future__ import annotations
@@ -15,18 +17,23 @@ import argparse
 import asyncio
 import time
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
+from actors.worker.backends.llama import LlamaBackend
 from actors.worker.schedule import advances
 from bench.report import Cell, header, table, write_json
+from bench.worker_decode import decode_rates
+from profiles.profile import RuntimeProfile
+from protocol.ids import ProfileId
 from protocol.messages.assembler import Segment
 from protocol.messages.worker import Generate
+from protocol.record import object_id
 from protocol.tokens import pack
 from tests.exact_models import MODELS
 from tests.worker_rooms import Bench, asked, call_from, opened, segment
 
 WORDS = "the raven flew over every land and told the king what it saw there in the evening "
-ANSWER_TOKENS = 24
 OPENER_TOKENS = 4
 Row = dict[str, Cell]
 
@@ -34,33 +41,48 @@ Row = dict[str, Cell]
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="the worker against the bare binding")
     parser.add_argument("--history", type=int, default=4096, help="tokens of history")
-    parser.add_argument("--blocks", type=int, nargs="+", default=(40, 100, 300))
+    parser.add_argument("--blocks", type=int, nargs="*", default=(40, 100, 300))
     parser.add_argument("--turn", type=int, default=24, help="new tokens of a warm turn")
+    parser.add_argument("--rounds", type=int, default=24, help="tokens of each answer, decoding")
+    parser.add_argument("--repeats", type=int, default=5, help="pairs of runs, decoding")
     parser.add_argument("--json", metavar="PATH", help="write the figures there as well")
     parser.add_argument("--tiny", action="store_true", help="the tests' model in place of ours")
     options = parser.parse_args(arguments)
-    rows = asyncio.run(_measure(options))
+    tables = asyncio.run(_measure(options))
     print("# Worker\n")
     print(header(), "\n")
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    print(table(rows, columns))
+    for rows in tables:
+        print(table(rows, list(dict.fromkeys(name for row in rows for name in row))), "\n")
     if options.json:
-        write_json(options.json, "worker", rows)
+        write_json(options.json, "worker", [row for rows in tables for row in rows])
 
 
-async def _measure(options: argparse.Namespace) -> list[Row]:
+async def _measure(options: argparse.Namespace) -> list[list[Row]]:
     model = MODELS["tiny" if options.tiny else "real"]
-    backend = model.open()
-    rows: list[Row] = []
-    async with opened(
-        backend, profile=model.profile_id(), chunk_tokens=model.chunk_tokens
-    ) as bench:
+    first: list[Row] = []
+    decoding: list[Row] = []
+    async with _opened(model.open(), model.profile()) as bench:
         for size in options.blocks:
-            rows += await _first_tokens(bench, size, options, model.chunk_tokens)
-        for answers in (1, 2, 3):
-            rows.append(await _decode(bench, answers))
-        rows.append(_export(bench))
-    return rows
+            first += await _first_tokens(bench, size, options, model.chunk_tokens)
+        first.append(_export(bench))
+        for answers in (1, 3):
+            decoding.append(await _decode(bench, answers, options))
+    wide = model.throughput_profile()
+    async with _opened(model.open(wide), wide) as bench:
+        decoding.append(await _decode(bench, wide.group_max, options))
+    return [first, decoding]
+
+
+def _opened(backend: LlamaBackend, profile: RuntimeProfile) -> AbstractAsyncContextManager[Bench]:
+    found = object_id(profile)
+    assert isinstance(found, ProfileId)
+    return opened(backend, profile=found, chunk_tokens=profile.chunk_tokens)
+
+
+async def _decode(bench: Bench, answers: int, options: argparse.Namespace) -> Row:
+    ids = _content(bench, 400)
+    rates = await decode_rates(bench, ids, answers, rounds=options.rounds, repeats=options.repeats)
+    return rates.row(f"decode, {answers} at once, {bench.backend.profile.name}")
 
 
 async def _first_tokens(
@@ -136,36 +158,6 @@ def _bare(bench: Bench, ask: Generate, reused: int, chunk_tokens: int) -> tuple[
     return time.perf_counter() - begun, time.process_time() - cpu
 
 
-async def _decode(bench: Bench, answers: int) -> Row:
-    """Tokens a second of answers at once, through the worker and bare, behind short prompts."""
-    ids = _content(bench, 400)
-    backend = bench.backend
-    prompts = [[segment("user", (), ids[n : n + 60], name=n)] for n in range(answers)]
-
-    def requests(kind: str, tokens_max: int) -> list[Generate]:
-        return [
-            _request(p, pack(ids[:4]), f"{kind}{answers}-{n}", tokens_max=tokens_max)
-            for n, p in enumerate(prompts)
-        ]
-
-    # Once to make them warm: what is timed is decode and one short advance for each.
-    await asyncio.gather(*(_drain(bench, ask) for ask in requests("a", 1)))
-    await bench.quiet()
-    short = await _timed(bench, requests("b", 1))
-    long = await _timed(bench, requests("c", 1 + ANSWER_TOKENS))
-    worker = (long[0] - short[0], long[1] - short[1])
-    await bench.quiet()
-    for stream in range(answers):
-        backend.truncate(stream, 0)
-        backend.advance(stream, ids[stream : stream + 64], logits=True)
-    begun, cpu = time.perf_counter(), time.process_time()
-    for step in range(ANSWER_TOKENS):
-        backend.decode([(stream, ids[step]) for stream in range(answers)])
-    bare = time.perf_counter() - begun, time.process_time() - cpu
-    bench.room._engine._seats.clear_all()
-    return _row(f"decode, {answers} at once", answers * ANSWER_TOKENS, worker, bare)
-
-
 def _export(bench: Bench) -> Row:
     """One page of 64 tokens behind 2,000."""
     backend = bench.backend
@@ -180,17 +172,6 @@ def _export(bench: Bench) -> Row:
     wall, used = time.perf_counter() - begun, time.process_time() - cpu
     backend.truncate(0, 0)
     return {"what": "export of a page", "tokens": 64, "bare s": wall / 8, "bare cpu s": used / 8}
-
-
-async def _timed(bench: Bench, asks: list[Generate]) -> tuple[float, float]:
-    begun, cpu = time.perf_counter(), time.process_time()
-    await asyncio.gather(*(_drain(bench, ask) for ask in asks))
-    return time.perf_counter() - begun, time.process_time() - cpu
-
-
-async def _drain(bench: Bench, ask: Generate) -> None:
-    async for _ in bench.room.on_generate(call_from("decode"), ask):
-        pass
 
 
 def _content(bench: Bench, count: int) -> tuple[int, ...]:

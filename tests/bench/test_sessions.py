@@ -1,0 +1,31 @@
+"""The sessions bench prints its table, and bounds what a turn is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench import sessions
+from tests import tiny_gemma
+
+
+def test_prints_each_figure_and_writes_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    written = tmp_path / "sessions.json"
+    arguments = ["--sizes", "1000", "2000", "--repeats", "1", "--folder", str(folder)]
+    sessions.main([*arguments, "--model", str(tiny_gemma.cached()), "--json", str(written)])
+    assert "Growth exponent" in capsys.readouterr().out
+    rows = json.loads(written.read_text("utf-8"))["rows"]
+    assert [(row["events"], row["persona"]) for row in rows] == [
+        (size, persona) for size in (1000, 2000) for persona in ("Timmy",) * 3 + ("Sally",) * 3
+    ]
+    for row in rows:
+        told = {"nothing": 0, "newest 20": 20}.get(row["unseen"])
+        assert row["whole"] + row["counted"] == told or row["unseen"] == "everything"
+        assert row["tokens"] <= 2048
+    assert list(folder.iterdir()) == []

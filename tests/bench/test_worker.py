@@ -1,0 +1,63 @@
+"""The worker's bench, on the tests' model: its rows, and that both sides decode alike."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench import worker
+from bench.worker_decode import Rates, Spent, decode_rates
+from tests.exact_models import MODELS
+from tests.worker_rooms import opened
+
+
+def test_a_whole_run_has_every_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = tmp_path / "found.json"
+    asked = ["--tiny", "--blocks", "40", "--history", "200", "--rounds", "3", "--repeats", "1"]
+    worker.main([*asked, "--json", str(found)])
+    rows = json.loads(found.read_text("utf-8"))["rows"]
+    assert [row["what"] for row in rows] == [
+        "cold, blocks of 40",
+        "warm, blocks of 40",
+        "export of a page",
+        "decode, 1 at once, tiny-gemma",
+        "decode, 3 at once, tiny-gemma",
+        "decode, 8 at once, tiny-gemma-throughput",
+    ]
+    # How much of so short an answer is timed is the machine's affair; the bare side is whole.
+    for row in rows[3:]:
+        assert row["pairs"] == 1
+        assert row["bare tokens/s"] > 0
+        assert row["worker x bare"] >= 0
+        assert row["worker x bare, cpu"] >= 0
+    printed = capsys.readouterr().out
+    assert all(row["what"] in printed for row in rows)
+
+
+def test_a_row_is_of_medians_and_its_ratio_of_pairs() -> None:
+    """Three pairs on a machine that slows down: each ratio is of its own pair."""
+    pairs = [
+        (Spent(100, 1.0 * slow, 0.5 * slow), Spent(90, share * slow, share * slow))
+        for slow, share in ((1, 0.9), (10, 1.8), (100, 0.45))
+    ]
+    row = Rates(pairs).row("some")
+    assert row["pairs"] == 3
+    assert row["worker tokens/s"] == pytest.approx(10)
+    assert row["worker x bare"] == pytest.approx(1.0)
+    assert row["worker x bare, cpu"] == pytest.approx(2.0)
+
+
+async def test_full_groups_are_timed_and_the_back_end_is_left_as_it_was() -> None:
+    model = MODELS["tiny"]
+    profile = model.throughput_profile()
+    backend = model.open(profile)
+    ids = backend.tokenizer.encode("the hen and the ring " * 40)
+    async with opened(backend, chunk_tokens=model.chunk_tokens, reproducible=False) as bench:
+        rates = await decode_rates(bench, ids, 8, rounds=6, repeats=2)
+        assert [bare.tokens for _, bare in rates.pairs] == [48, 48]
+        assert all(0 <= spent.tokens <= 8 * (6 + 16) for spent, _ in rates.pairs)
+        assert [backend.length(stream) for stream in range(8)] == [0] * 8
+        answer = await bench.answer(worker._blocks(ids, 40, 40), stop_ids=[], tokens_max=3)
+        assert len(answer.ids) == 3
