@@ -1,12 +1,15 @@
-"""Cold, warm, branched, edited, beside others, evicted, killed, in another process: one state, one
-answer.
+"""Cold, warm, branched, edited, evicted, killed, in another process: one state, one answer.
 
 Conversations are random; every prompt of every one of them is answered by a worker that has seen
-everything before it (five conversations at once, on four streams), by a worker that has seen
-nothing, and by a plain loop over the back end in another process. The last prompts are asked once
-more when other conversations have taken their streams, and over the pages that a worker left which
-was killed at its work. State digests cover the bytes of every K and V row; answers are greedy.
-HUGINN_EXACT_CONVERSATIONS says how many; 100 take minutes.
+everything before it (five conversations at once, on four streams) and by a plain loop over the back
+end in another process, which is what everything is compared with. The last prompts are asked once
+more of a worker that has seen nothing, of the first one when other conversations have taken their
+streams, of a worker in another process, and over the pages that this one left when it was killed.
+Compared are the length of the prompt, the state digest, which covers the bytes of every K and V row
+of it, and the greedy answer's ids.
+
+HUGINN_EXACT_CONVERSATIONS says how many of the tiny model, HUGINN_EXACT_REAL of the default one;
+they go in batches, and each batch has its kill. `make exact` takes 1,000 and 30.
 """
 
 from __future__ import annotations
@@ -14,11 +17,13 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import sys
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pytest
 
@@ -30,93 +35,193 @@ from tests.killed_worker import tiers_over
 from tests.worker_rooms import Bench, opened
 
 CONVERSATIONS = int(os.environ.get("HUGINN_EXACT_CONVERSATIONS", "4"))
+REAL_CONVERSATIONS = int(os.environ.get("HUGINN_EXACT_REAL", "2"))
 AT_ONCE = 5
+# Conversations that share a kill: few enough that memory still holds the last prompt of each.
+BATCH = 25
+CONDITIONS: Final = (
+    "cold",
+    "warm",
+    "branch",
+    "middle edit",
+    "evicted",
+    "restarted by kill -9",
+    "other process",
+)
 ROOT = Path(__file__).parents[2]
 
 
-class Asked(NamedTuple):
-    """One prompt, and what the warm worker said to it."""
+class Outcome(NamedTuple):
+    """What has to be the same whatever the condition."""
 
+    prompt_tokens: int
+    ids: TokenIds
+    digest: str
+
+
+class Asked(NamedTuple):
+    """One prompt, under which condition it was asked, and what the warm worker said to it."""
+
+    condition: str
     name: str
     segments: list[Segment]
     opener: TokenIds
-    ids: TokenIds
-    digest: str
+    outcome: Outcome
     reused_tokens: int
     tiers: dict[str, int]
+
+    @property
+    def prompt_tokens(self) -> int:
+        pieces = (len(s.head) + len(s.content) for s in self.segments)
+        return sum(pieces) // 4 + len(self.opener)
+
+
+class Table:
+    """What was compared under each condition, and what of it was unequal."""
+
+    def __init__(self) -> None:
+        self.compared: Counter[str] = Counter()
+        self.unequal: defaultdict[str, list[str]] = defaultdict(list)
+
+    def compare(self, condition: str, name: str, expected: Outcome, found: Outcome) -> None:
+        self.compared[condition] += 1
+        for what in Outcome._fields:
+            if getattr(expected, what) != getattr(found, what):
+                self.unequal[condition].append(f"{name}: {what}")
+
+    def lines(self) -> list[str]:
+        rows = [(each, self.compared[each], len(self.unequal[each])) for each in CONDITIONS]
+        found = [f"{each:<22}{compared:>10}{unequal:>10}" for each, compared, unequal in rows]
+        return [f"{'condition':<22}{'compared':>10}{'unequal':>10}", *found]
+
+    def check(self) -> None:
+        """Every condition was tried, and none of them made a difference."""
+        differing = {each: found[:5] for each, found in self.unequal.items() if found}
+        assert not differing, f"these conditions differ: {differing}"
+        missing = [each for each in CONDITIONS if not self.compared[each]]
+        assert not missing, f"nothing was compared under: {missing}"
 
 
 @pytest.mark.req("KV-1", "KV-2", "KV-4", "KV-5", "KV-6", "KV-7", "KV-9", "KV-10")
 async def test_the_tiny_model_is_exact(tmp_path: Path) -> None:
-    # It is a test of warm states: many prompts find something, though there are more
-    # conversations than streams.
-    runs = await _compare(MODELS["tiny"], "tiny", tmp_path, CONVERSATIONS, turns=3)
-    found = [prompt for run in runs for prompt in run]
-    assert sum(prompt.reused_tokens > 0 for prompt in found) > len(found) // 3
+    await _run("tiny", tmp_path, CONVERSATIONS, turns=3)
 
 
 @pytest.mark.model
 @pytest.mark.slow
 @pytest.mark.req("KV-1", "KV-2", "KV-4", "KV-5", "KV-6", "KV-7", "KV-9", "KV-10")
 async def test_the_default_model_is_exact(tmp_path: Path) -> None:
-    runs = await _compare(MODELS["real"], "real", tmp_path, 2, turns=2)
-    found = [prompt for run in runs for prompt in run]
-    assert sum(prompt.reused_tokens > 0 for prompt in found) > len(found) // 3
+    await _run("real", tmp_path, REAL_CONVERSATIONS, turns=2)
 
 
-async def _compare(
-    model: ExactModel, name: str, root: Path, conversations: int, *, turns: int
-) -> list[list[Asked]]:
+def test_a_difference_is_laid_to_its_condition() -> None:
+    table, outcome = Table(), Outcome(7, (1, 2), "state:a")
+    for condition in CONDITIONS:
+        table.compare(condition, "p", outcome, outcome)
+    table.check()
+    table.compare("branch", "p", outcome, outcome._replace(digest="state:b"))
+    table.compare("evicted", "q", outcome, outcome._replace(ids=(1, 3)))
+    with pytest.raises(AssertionError, match=r"branch.*p: digest.*evicted.*q: ids"):
+        table.check()
+    assert table.lines()[3].split() == ["branch", "2", "1"]
+    with pytest.raises(AssertionError, match=r"nothing was compared under: .*'cold'"):
+        Table().check()
+
+
+async def _run(name: str, root: Path, conversations: int, *, turns: int) -> None:
+    model, table = MODELS[name], Table()
     backend = model.open()
     options: dict[str, Any] = {"profile": model.profile_id(), "chunk_tokens": model.chunk_tokens}
+    began = asyncio.get_running_loop().time()
+    warm = asked = 0
     async with opened(backend, **options, tiers=tiers_over(root / "warm")) as bench:
-        grammar = model.grammar(backend)
-        at_once = asyncio.Semaphore(AT_ONCE)
+        for first in range(0, conversations, BATCH):
+            seeds = range(first, min(first + BATCH, conversations))
+            found = await _batch(
+                bench, name, root / f"killed{first}", table, seeds=seeds, turns=turns
+            )
+            warm += sum(prompt.reused_tokens > 0 for prompt in found)
+            asked += len(found)
+            seconds = asyncio.get_running_loop().time() - began
+            unequal = sum(map(len, table.unequal.values()))
+            _say(
+                f"{name}: {seeds.stop} of {conversations} conversations, "
+                f"{table.compared.total()} compared, {unequal} unequal, {seconds:.0f} s"
+            )
+    _say("\n".join(table.lines()))
+    table.check()
+    # It is a test of warm states: many prompts find something, though there are more
+    # conversations than streams.
+    assert warm > asked // 3
 
-        async def converse(seed: int) -> list[Asked]:
-            async with at_once:
-                return await _converse(bench, model, GrammarTalk(grammar), Random(seed), turns)
 
-        runs = await asyncio.gather(*map(converse, range(conversations)))
-        found = [prompt for run in runs for prompt in run]
-        elsewhere = await _in_another_process(name, found)
-        for prompt, (ids, digest) in zip(found, elsewhere, strict=True):
-            assert prompt.ids == tuple(ids), f"{prompt.name}: another process answers otherwise"
-            assert prompt.digest == digest, f"{prompt.name}: another process has another state"
-        # The last prompt of each conversation: those before it are its prefixes, or were edited.
-        lasts = [run[-1] for run in runs]
-        await _evicted(bench, model, lasts)
-    async with opened(model.open(), **options) as bench:
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+async def _batch(
+    bench: Bench, name: str, killed: Path, table: Table, *, seeds: range, turns: int
+) -> list[Asked]:
+    """Conversations of one batch, under every condition; all that the warm worker was asked."""
+    model = MODELS[name]
+    options: dict[str, Any] = {"profile": model.profile_id(), "chunk_tokens": model.chunk_tokens}
+    at_once = asyncio.Semaphore(AT_ONCE)
+
+    async def converse(seed: int) -> list[Asked]:
+        async with at_once:
+            talk = GrammarTalk(model.grammar(bench.backend))
+            return await _converse(bench, model, talk, Random(seed), turns)
+
+    # A group: when one fails, none goes on with a model that is closed under it.
+    async with asyncio.TaskGroup() as group:
+        talks = [group.create_task(converse(seed)) for seed in seeds]
+    runs = [talk.result() for talk in talks]
+    found = [prompt for run in runs for prompt in run]
+    expected = await _in_another_process(name, found)
+    for prompt in found:
+        table.compare(prompt.condition, prompt.name, expected[prompt.name], prompt.outcome)
+    # The last prompt of each conversation: those before it are its prefixes, or were edited.
+    lasts = [run[-1] for run in runs]
+    for prompt in await _evicted(bench, model, lasts, seeds.start):
+        table.compare("evicted", prompt.name, expected[prompt.name], prompt.outcome)
+    async with opened(model.open(), **options) as cold:
         for number, last in enumerate(lasts):
-            again = await _again(bench, model, last, domain=f"cold{number}")
+            again = await _again(cold, model, last, domain=f"cold{number}")
             assert again.reused_tokens == 0
-    await _kill(name, root / "killed", lasts)
-    async with opened(model.open(), **options, tiers=tiers_over(root / "killed")) as bench:
-        back = [await _again(bench, model, last, domain="killed") for last in lasts]
-        assert sum(prompt.tiers["disk"] > 0 for prompt in back) >= len(back) // 4
-    return runs
+            table.compare("cold", last.name, expected[last.name], again.outcome)
+    for last, outcome in zip(lasts, await _kill(name, killed, lasts), strict=False):
+        table.compare("other process", last.name, expected[last.name], outcome)
+    async with opened(model.open(), **options, tiers=tiers_over(killed)) as restarted:
+        back = [await _again(restarted, model, last, domain="killed") for last in lasts]
+    for prompt in back:
+        table.compare("restarted by kill -9", prompt.name, expected[prompt.name], prompt.outcome)
+    assert sum(prompt.tiers["disk"] > 0 for prompt in back) >= len(back) // 4
+    await asyncio.to_thread(shutil.rmtree, killed)
+    return found
 
 
-async def _evicted(bench: Bench, model: ExactModel, lasts: list[Asked]) -> None:
+async def _evicted(bench: Bench, model: ExactModel, lasts: list[Asked], number: int) -> list[Asked]:
     """Ask again after four others at least took the streams: then most come from memory."""
-    for number in range(bench.backend.streams):
-        other = next_input(GrammarTalk(model.grammar(bench.backend)), Random(-number - 1), 5)
-        await _ask(bench, model, f"other-{number}", *other.spelled(), domain=f"other{number}")
-    # The newest first: a thousand conversations have no room in memory.
+    for stream in range(bench.backend.streams):
+        seed = -number - stream - 1
+        other = next_input(GrammarTalk(model.grammar(bench.backend)), Random(seed), 5)
+        await _ask(bench, model, "other", f"other{seed}", other.spelled(), domain=f"other{seed}")
     back = [await _again(bench, model, last) for last in reversed(lasts)]
-    newest = back[:20]
-    assert sum(prompt.tiers["host"] > 0 for prompt in newest) > len(newest) // 2
+    assert sum(prompt.tiers["host"] > 0 for prompt in back) > len(back) // 2
+    return back
 
 
 async def _again(bench: Bench, model: ExactModel, last: Asked, **options: Any) -> Asked:
-    """The same prompt, with the same outcome."""
-    again = await _ask(bench, model, last.name, last.segments, last.opener, **options)
-    assert (again.ids, again.digest) == (last.ids, last.digest)
-    return again
+    """The same prompt once more."""
+    return await _ask(
+        bench, model, last.condition, last.name, (last.segments, last.opener), **options
+    )
 
 
-async def _kill(name: str, root: Path, prompts: list[Asked]) -> None:
-    """A worker that answered half of the prompts is killed while it is at the rest."""
+async def _kill(name: str, root: Path, prompts: list[Asked]) -> list[Outcome]:
+    """What a worker in another process answers to half of the prompts; it is killed while it is
+    at the rest."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -131,10 +236,13 @@ async def _kill(name: str, root: Path, prompts: list[Asked]) -> None:
     assert process.stdout is not None
     process.stdin.write(json.dumps(_as_json(prompts)).encode())
     process.stdin.close()
+    found = []
     for _ in range(-(-len(prompts) // 2)):
-        assert await process.stdout.readline()
+        tokens, ids, digest = json.loads(await process.stdout.readline())
+        found.append(Outcome(tokens, tuple(ids), digest))
     process.kill()
     await process.communicate()
+    return found
 
 
 async def _converse(
@@ -144,34 +252,36 @@ async def _converse(
     seed = random.randrange(10**9)
     found: list[Asked] = []
 
-    async def ask(kind: str, asked: GrammarTalk) -> Asked:
-        prompt = await _ask(bench, model, f"{kind}-{seed}-{len(found)}", *asked.spelled())
+    async def ask(condition: str, asked: GrammarTalk) -> Asked:
+        name = f"{condition}-{seed}-{len(found)}"
+        prompt = await _ask(bench, model, condition, name, asked.spelled())
         found.append(prompt)
         return prompt
 
     for _ in range(turns):
         talk = next_input(talk, random, model.words_max)
-        answered = talk.answer((await ask("turn", talk)).ids)
+        answered = talk.answer((await ask("warm", talk)).outcome.ids)
         if random.random() < 0.7:
             await bench.settle(answered.spelled()[0])
         talk = answered
     whole = next_input(talk, random, model.words_max)
-    await ask("append", whole)
+    await ask("warm", whole)
     middle = len(whole.blocks) // 2
     await ask("branch", next_input(whole.cut(middle), random, model.words_max))
-    await ask("edit", whole.edit(middle, some_text(random, model.words_max)))
-    await ask("again", whole)
+    await ask("middle edit", whole.edit(middle, some_text(random, model.words_max)))
+    await ask("warm", whole)
     return found
 
 
 async def _ask(
     bench: Bench,
     model: ExactModel,
+    condition: str,
     name: str,
-    segments: list[Segment],
-    opener: TokenIds,
+    spelled: tuple[list[Segment], TokenIds],
     **options: Any,
 ) -> Asked:
+    segments, opener = spelled
     result = await bench.answer(
         segments,
         response=name,
@@ -180,11 +290,11 @@ async def _ask(
         stop_ids=sorted(model.grammar(bench.backend).stop_ids),
         **options,
     )
-    receipt = await bench.receipt(name, **options)
+    receipt = await bench.receipt(name, **options, looks=100_000)
     assert receipt.reused_tokens + receipt.prefilled_tokens == receipt.prompt_tokens
     assert receipt.state_digest is not None
-    digest = str(receipt.state_digest)
-    return Asked(name, segments, opener, result.ids, digest, receipt.reused_tokens, receipt.tiers)
+    outcome = Outcome(receipt.prompt_tokens, result.ids, str(receipt.state_digest))
+    return Asked(condition, name, segments, opener, outcome, receipt.reused_tokens, receipt.tiers)
 
 
 def _as_json(prompts: Iterable[Asked]) -> list[Any]:
@@ -194,7 +304,8 @@ def _as_json(prompts: Iterable[Asked]) -> list[Any]:
     ]
 
 
-async def _in_another_process(name: str, prompts: Iterable[Asked]) -> list[Any]:
+async def _in_another_process(name: str, prompts: list[Asked]) -> dict[str, Outcome]:
+    """What a plain loop comes to for each prompt, by its name."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -206,6 +317,7 @@ async def _in_another_process(name: str, prompts: Iterable[Asked]) -> list[Any]:
     )
     out, _ = await process.communicate(json.dumps(_as_json(prompts)).encode())
     assert process.returncode == 0
-    answers = json.loads(out)
-    assert isinstance(answers, list)
-    return answers
+    return {
+        prompt.name: Outcome(prompt.prompt_tokens, tuple(ids), digest)
+        for prompt, (ids, digest) in zip(prompts, json.loads(out), strict=True)
+    }

@@ -15,7 +15,7 @@ import pytest
 
 from actors.muninn.evidence import EvidenceLog
 from actors.muninn.index import MEMO, Index
-from actors.muninn.memo import MemoLimits
+from actors.muninn.limits import MemoLimits
 from protocol.assembly import ContextAssembly
 from protocol.derivation import Derivation
 from protocol.errors import HuginnError

@@ -17,13 +17,16 @@ from pathlib import Path
 import apsw
 import pytest
 
-from actors.muninn.memo import DomainMemo, MemoLimits
+from actors.muninn.limits import MemoLimits
+from actors.muninn.memo import DomainMemo
+from protocol.derivation import invocation_id
 from protocol.errors import StoreFault
 from store.sqlite import Database
 from store.sqlite_tables import SqliteTables
-from tests.derivations import EXECUTORS, advance, seen
+from tests.derivations import EXECUTORS, SEALER, advance, seen
 from tests.lossy_disk import CUT, EIO, TORN, LossyDisk
 from tests.stores import FAST
+from tests.worker_rooms import HandClock
 
 KEYS = 5
 SAID = {(n, page): seen(advance(n, page=page)) for n in range(KEYS) for page in (0, 1)}
@@ -42,7 +45,15 @@ class WeakDatabase(Database):
 
 
 def opened(tables: SqliteTables) -> DomainMemo:
-    return DomainMemo(tables, "alice", EXECUTORS, MemoLimits(100, 100), Counter())
+    return DomainMemo(
+        tables,
+        "alice",
+        EXECUTORS,
+        MemoLimits(100, 100),
+        Counter(),
+        signer=SEALER,
+        clock=HandClock(),
+    )
 
 
 async def live(tables: SqliteTables) -> dict[int, str]:
@@ -74,9 +85,9 @@ async def afterwards(tables: SqliteTables, acknowledged: dict[int, str]) -> list
     if memo.figures().get("damaged"):
         problems.append("its log was damaged")
     for number in range(KEYS):
-        found = memo.find(advance(number).invocation)
+        found = memo.find(invocation_id(advance(number).invocation))
         told = acknowledged.get(number)
-        if found is not None and found.outputs != advance(number).outputs:
+        if found is not None and found.examined.evidence.outputs != advance(number).outputs:
             problems.append(f"{number}: another answer")
         if told == "conflict" and found is not None:
             problems.append(f"{number}: its quarantine is lost")

@@ -227,3 +227,37 @@ async def test_an_abandoned_stream_leaves_the_service_well(sdk: AsyncOpenAI, mod
         await stream.close()
     made = await sdk.chat.completions.create(model=model, messages=PROMPT, max_tokens=1)
     assert made.choices
+
+
+@pytest.mark.req("SRV-1")
+async def test_a_response_goes_on_from_any_other(sdk: AsyncOpenAI, model: str) -> None:
+    """Kept, branched, shown again, streamed in order, and forgotten."""
+    ask: dict[str, Any] = {"model": model, "temperature": 0, "max_output_tokens": 12}
+    first = await sdk.responses.create(**ask, input="What is the capital of France?")
+    assert first.status in ("completed", "incomplete")
+    assert await sdk.responses.retrieve(first.id) == first
+    branches = [
+        await sdk.responses.create(**ask, input=question, previous_response_id=first.id)
+        for question in ("And of Spain?", "And of Spain?", "And of Peru?")
+    ]
+    assert branches[0].output_text == branches[1].output_text
+    assert branches[0].usage is not None
+    assert first.usage is not None
+    assert branches[0].usage.input_tokens > first.usage.input_tokens
+    items = [item async for item in await sdk.responses.input_items.list(branches[2].id)]
+    assert len(items) == 3
+    stream = await sdk.responses.create(
+        **ask, input="And of Spain?", previous_response_id=first.id, stream=True
+    )
+    events = [event async for event in stream]
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    deltas = [event.delta for event in events if event.type == "response.output_text.delta"]
+    assert "".join(deltas) == branches[0].output_text
+    assert events[0].type == "response.created"
+    assert events[-1].type in ("response.completed", "response.incomplete")
+    await sdk.responses.delete(first.id)
+    with pytest.raises(openai.NotFoundError):
+        await sdk.responses.retrieve(first.id)
+    unknown: dict[str, Any] = {"input": "hi", "previous_response_id": first.id}
+    with pytest.raises(openai.BadRequestError):
+        await sdk.responses.create(**ask, **unknown)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.installations import Service, alive, processes_below, tiny_home
+from tests.installations import Service, tiny_home
 
 MODEL = "tiny-gemma"
 
@@ -22,18 +20,6 @@ def said(service: Service, messages: list[dict[str, str]]) -> tuple[dict[str, An
     answer = service.post("/v1/chat/completions", body)
     assert answer.status_code == 200, answer.text
     return answer.json()["choices"][0]["message"], service.receipt(answer.json()["id"])
-
-
-def killed(service: Service) -> None:
-    """All of its processes, at once."""
-    assert service.process is not None
-    below = processes_below(service.process.pid)
-    os.killpg(service.process.pid, signal.SIGKILL)
-    service.process.wait()
-    deadline = time.monotonic() + 15
-    while any(map(alive, below)):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def pages(home: Path) -> list[Path]:
@@ -67,7 +53,7 @@ def test_after_kill_9_the_second_turn_is_warm_and_equals_a_cold_one(tmp_path: Pa
         assert first["reused_tokens"] == 0
         turn = [*history, answer, {"role": "user", "content": "and now?"}]
         written(service)
-        killed(service)
+        service.kill()
     (pages(home)[0].parent / "half.unfinished").write_bytes(b"half a page")
 
     with service:
@@ -77,7 +63,7 @@ def test_after_kill_9_the_second_turn_is_warm_and_equals_a_cold_one(tmp_path: Pa
         assert warm["pages_verified"] > 0
         assert warm["pages_refused"] == []
         written(service)
-        killed(service)
+        service.kill()
     assert not any(path.name.startswith("half") for path in pages(home))
 
     # Every page with a byte changed: none is believed, and the answer is the same.

@@ -1,0 +1,415 @@
+"""The public domain, through authority, ropes, assembler and a worker on the tiny model.
+
+Two domains share nothing; with a public prefix they share exactly that. States and answers are the
+bytes that a private cold run gives, and what a caller without `telemetry` is told is the same
+whatever anybody did before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from protocol.errors import AuthorityError, CapabilityError, NotVisible, StoreFault
+from protocol.ids import BlockId
+from protocol.messages import Empty
+from protocol.messages.ropes import Publications, Publish, Withdraw
+from protocol.messages.worker import Item, Settle
+from protocol.publication import state_prefix
+from protocol.record import object_id
+from protocol.resource import Right
+from store.pages.header import domain_digest
+from tests.block_samples import Pair, model, system, user
+from tests.public_house import NO_TELEMETRY, PublicHouse, Told, public_house
+from tests.rooms import Principal, opened
+
+SYSTEM = system("You are a raven that answers in few words. " * 8)
+GUIDE = user("The guide of the house: knock twice, wipe your feet. " * 4)
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[PublicHouse]:
+    async with public_house(tmp_path / "pages") as made:
+        yield made
+
+
+async def seer(house: PublicHouse, name: str) -> Principal:
+    """Who may know what was reused, in its own domain and in the public one."""
+    return await house.house.enroll(name, telemetry=["public"])
+
+
+async def private_run(house: PublicHouse, talk: list[Pair], name: str) -> Told:
+    """What a worker gives that never saw anything, of an installation without publications."""
+    async with public_house(house.pages.parent / f"private-{name}") as other:
+        return await other.turn(await seer(other, "nobody"), talk)
+
+
+def same(told: Told, other: Told) -> None:
+    """The same answer out of the same state."""
+    assert told.ids == other.ids
+    assert told.known.state_digest == other.known.state_digest
+    assert told.known.prompt_tokens == other.known.prompt_tokens
+    assert told.prompt.context == other.prompt.context
+
+
+@pytest.mark.req("AUT-5", "KV-1")
+async def test_without_a_publication_two_domains_share_nothing(house: PublicHouse) -> None:
+    alice, bob = await seer(house, "alice"), await seer(house, "bob")
+    talk = [SYSTEM, user("hello")]
+    first = await house.turn(alice, talk)
+    again = await house.turn(bob, talk)
+    assert first.known.reused_tokens == again.known.reused_tokens == 0
+    assert first.known.public_tokens is again.known.public_tokens is None
+    assert house.kept("public") == 0
+    same(first, again)
+
+
+@pytest.mark.req("AUT-5", "KV-1", "KV-5")
+async def test_with_a_public_prefix_they_share_exactly_that(house: PublicHouse) -> None:
+    await house.publish(SYSTEM)
+    await house.publish(GUIDE)
+    alice, bob = await seer(house, "alice"), await seer(house, "bob")
+    mine = [SYSTEM, GUIDE, user("my secret is seven"), model("I keep it."), user("which is it?")]
+    # Word for word as alice's, past what is public.
+    theirs = [SYSTEM, GUIDE, user("my secret is seven"), user("tell me")]
+    await house.turn(alice, mine)
+    told = await house.turn(bob, theirs)
+    whole = sum(block.tokens for block in told.known.blocks[:2])
+    assert told.known.public_tokens == told.known.reused_tokens == whole > 128
+    assert [block.reused for block in told.known.blocks[2:]] == [0, 0]
+    assert told.known.blocks[2].block == object_id(mine[2][0])
+    # Alice's own conversation is as warm as it was: bob took nothing from her.
+    longer = [*mine, model("seven"), user("right")]
+    warm = await house.turn(alice, longer)
+    assert warm.known.prompt_tokens - warm.known.reused_tokens < 30
+    same(told, await private_run(house, theirs, "theirs"))
+    same(warm, await private_run(house, longer, "longer"))
+
+
+@pytest.mark.req("AUT-5", "KV-4", "KV-8")
+async def test_public_pages_lie_apart_and_come_back_from_every_tier(house: PublicHouse) -> None:
+    await house.publish(SYSTEM)
+    first = await house.turn(await seer(house, "first"), [SYSTEM, user("one")])
+    tokens = first.known.public_tokens
+    assert tokens is not None
+    pages = house.kept("public") // 2
+    assert pages == -(-tokens // 64)
+    assert house.kept("first") == 2, "the page of its own question, in memory and on disk"
+    # Nothing of the public part is lost on a stream: on the next empty one it comes from memory.
+    second = await house.turn(await seer(house, "second"), [SYSTEM, user("two")])
+    assert second.known.tiers["host"] + second.known.tiers["device"] == tokens
+    await house.restart()
+    third = await house.turn(await seer(house, "third"), [SYSTEM, user("three")])
+    assert third.known.tiers == {"device": 0, "host": 0, "disk": tokens}
+    assert third.known.pages_verified == pages
+    same(third, await private_run(house, [SYSTEM, user("three")], "third"))
+    # In the clear, and nothing of anybody's own.
+    folder = house.pages / domain_digest("public").hex()
+    assert len(list(folder.iterdir())) == pages
+
+
+@pytest.mark.req("AUT-5")
+async def test_a_damaged_public_page_is_computed_anew(house: PublicHouse) -> None:
+    await house.publish(SYSTEM)
+    await house.turn(await seer(house, "first"), [SYSTEM, user("one")])
+    house.kept("public")
+    await house.stop_worker()
+    folder = house.pages / domain_digest("public").hex()
+    for path in folder.iterdir():
+        body = bytearray(path.read_bytes())
+        body[-100] ^= 1
+        path.unlink()
+        path.write_bytes(body)
+    await house.start_worker()
+    told = await house.turn(await seer(house, "second"), [SYSTEM, user("two")])
+    assert told.known.reused_tokens == 0
+    assert set(told.known.pages_refused) == {"digest"}
+    same(told, await private_run(house, [SYSTEM, user("two")], "second"))
+
+
+@pytest.mark.req("AUT-7")
+async def test_a_receipt_that_touched_the_public_domain_needs_telemetry_there(
+    house: PublicHouse,
+) -> None:
+    """Also when nothing was warm: that the prompt begins with public blocks is what counts."""
+    await house.publish(SYSTEM)
+    talk = [SYSTEM, user("hello")]
+    own = [user("hello alone")]
+    clara = await house.house.enroll("clara")
+    private = await house.turn(clara, own)
+    assert private.known.withheld is None
+    assert private.known.ttft_ns + private.known.advances > 0
+    assert private.items[0].kind == "prefill"
+    cold = await house.turn(clara, talk)
+    await house.turn(await seer(house, "sara"), talk)
+    doris = await house.house.enroll("doris")
+    warm = await house.turn(doris, talk)
+    for told in (cold, warm):
+        assert told.known.withheld is True
+        assert told.known.reused_tokens == told.known.advances == told.known.pages_verified == 0
+        assert told.known.queued_ns == told.known.ttft_ns == told.known.total_ns == 0
+        assert told.known.tiers == {}
+        assert told.known.state_digest is told.known.public_tokens is None
+        assert {block.reused for block in told.known.blocks} == {0}
+        assert {item.kind for item in told.items} == {"delta", "end"}
+        assert told.items[-1].receipt == structs.replace(told.known, context=told.prompt.context)
+    seen = await house.turn(await seer(house, "vera"), talk)
+    assert seen.known.reused_tokens == seen.known.public_tokens is not None
+    assert seen.known.withheld is None
+
+
+@pytest.mark.req("AUT-6", "AUT-7", "AUT-9")
+async def test_what_a_principal_is_told_does_not_depend_on_who_was_there_before(
+    tmp_path: Path,
+) -> None:
+    """The same requests of bob's, with and without alice's history, publication or not."""
+    talks = [
+        [SYSTEM, user("what do you see?")],
+        [SYSTEM, user("what do you see?"), model("snow"), user("and now?")],
+        [SYSTEM, GUIDE, user("and here?")],
+        [user("nothing public")],
+    ]
+    heard: list[list[tuple[object, ...]]] = []
+    for visited in (False, True):
+        async with public_house(tmp_path / f"{visited}") as house:
+            await house.publish(SYSTEM)
+            await house.publish(GUIDE)
+            if visited:
+                alice = await house.house.enroll("alice")
+                for talk in talks:
+                    await house.turn(alice, talk, settled=True)
+            house.turns = 0
+            bob = await house.house.enroll("bob", rights=NO_TELEMETRY)
+            told = [await house.turn(bob, talk) for talk in talks]
+            heard.append([_heard(each) for each in told])
+    assert heard[0] == heard[1]
+
+
+def _heard(told: Told) -> tuple[object, ...]:
+    """All that a caller sees of a turn, but for the random seed and where text was cut."""
+    end = told.items[-1]
+    assert end.receipt is not None
+    receipt = structs.replace(end.receipt, seed=0)
+    kinds = {item.kind for item in told.items}
+    return told.text, told.ids, kinds, end.finish, receipt, told.prompt.context, told.prompt.tokens
+
+
+@pytest.mark.req("AUT-5")
+async def test_what_a_caller_claims_to_be_public_is_refused(house: PublicHouse) -> None:
+    """A forged statement, and a true one on other tokens: nothing is derived, nothing is kept."""
+    await house.publish(SYSTEM)
+    mallory = await seer(house, "mallory")
+    _, job = await house.job(mallory, [user("a private page"), user("hello")])
+    _, honest = await house.job(mallory, [SYSTEM, user("hello")])
+    assert job.public is None
+    assert honest.public is not None
+    own = state_prefix(mallory.signer, "raven", job.segments[:1])
+    worker_signed = state_prefix(house.house.signers["worker"], "raven", job.segments[:1])
+    stolen = honest.segments[0].block
+    disguised = [structs.replace(job.segments[0], block=stolen), *job.segments[1:]]
+    grown = [honest.segments[0], structs.replace(honest.segments[1], role="model")]
+    other_role = [structs.replace(honest.segments[0], role="model"), *honest.segments[1:]]
+    forged = [
+        (job.segments, own),
+        (job.segments, worker_signed),
+        (job.segments, honest.public),
+        (disguised, honest.public),
+        (other_role, honest.public),
+        (job.segments, b""),
+        (job.segments, honest.public[:-1] + bytes((honest.public[-1] ^ 1,))),
+    ]
+    for segments, statement in forged:
+        ask = structs.replace(job, segments=segments, public=statement)
+        with pytest.raises(AuthorityError) as refusal:
+            [item async for item in mallory.caller.stream("worker", "generate", ask, Item)]
+        assert refusal.value.step == "public"
+        later = Settle(response="s", segments=segments, public=statement)
+        with pytest.raises(AuthorityError):
+            await mallory.caller.ask("worker", "settle", later, Empty)
+    assert house.backend.length(0) == 0
+    assert house.kept("public") == house.kept("mallory") == 0
+    # What follows the public part may be anything: it stays private, however it is dressed.
+    ask = structs.replace(honest, segments=grown)
+    assert [item async for item in mallory.caller.stream("worker", "generate", ask, Item)]
+    assert house.kept("public") // 2 == -(-len(honest.segments[0].content) // 4 // 64) - 1
+
+
+@pytest.mark.req("AUT-5")
+async def test_a_statement_of_what_was_withdrawn_makes_nothing_public(house: PublicHouse) -> None:
+    block = await house.publish(SYSTEM)
+    alice = await seer(house, "alice")
+    _, late = await house.job(alice, [SYSTEM, user("late")])
+    await house.withdraw(block)
+    items = [item async for item in alice.caller.stream("worker", "generate", late, Item)]
+    receipt = items[-1].receipt
+    assert receipt is not None
+    assert receipt.public_tokens is None
+    assert house.kept("public") == 0
+
+
+@pytest.mark.req("AUT-5", "AUT-8")
+async def test_a_withdrawal_deletes_the_public_pages(house: PublicHouse) -> None:
+    block = await house.publish(SYSTEM)
+    alice, bob = await seer(house, "alice"), await seer(house, "bob")
+    talk = [SYSTEM, user("hello")]
+    await house.turn(alice, talk)
+    assert house.kept("public") > 0
+    await house.withdraw(block)
+    assert house.kept("public") == 0
+    assert not (house.pages / domain_digest("public").hex()).exists()
+    # No stream serves another domain any more either.
+    told = await house.turn(bob, talk)
+    assert told.known.reused_tokens == 0
+    assert told.known.public_tokens is None
+    assert house.kept("public") == 0
+    # Whose own it is may go on with it.
+    again = await house.turn(alice, [*talk, model("hi"), user("well?")])
+    assert again.known.reused_tokens > 0
+    with pytest.raises(NotVisible):
+        await house.withdraw(block)
+    # And published again, it is shared again.
+    await house.publish(SYSTEM)
+    carol, dora = await seer(house, "carol"), await seer(house, "dora")
+    await house.turn(carol, talk)
+    assert (await house.turn(dora, talk)).known.reused_tokens > 0
+
+
+@pytest.mark.req("AUT-5")
+async def test_a_withdrawal_in_the_middle_of_an_answer_publishes_no_more(
+    house: PublicHouse,
+) -> None:
+    block = await house.publish(SYSTEM)
+    alice = await seer(house, "alice")
+    _, job = await house.job(alice, [SYSTEM, user("go on")])
+    items = alice.caller.stream("worker", "generate", job, Item)
+    first = await anext(items)
+    assert first.kind == "prefill"
+    await house.withdraw(block)
+    assert [item async for item in items][-1].finish is not None
+    bob = await seer(house, "bob")
+    assert (await house.turn(bob, [SYSTEM, user("go on")])).known.reused_tokens == 0
+    assert house.kept("public") == 0
+
+
+@pytest.mark.req("AUT-5", "KV-6")
+async def test_what_is_public_survives_a_restart_and_so_does_its_withdrawal(
+    house: PublicHouse,
+) -> None:
+    block = await house.publish(SYSTEM)
+    await house.turn(await seer(house, "alice"), [SYSTEM, user("one")])
+    house.kept("public")
+    await house.restart()
+    told = await house.turn(await seer(house, "bob"), [SYSTEM, user("two")])
+    assert told.known.tiers["disk"] == told.known.public_tokens is not None
+    # Withdrawn while the worker is down: it finds out before it serves.
+    await house.stop_worker()
+    await house.withdraw(block)
+    assert (house.pages / domain_digest("public").hex()).exists()
+    await house.start_worker()
+    assert house.kept("public") == 0
+    told = await house.turn(await seer(house, "carol"), [SYSTEM, user("three")])
+    assert told.known.reused_tokens == 0
+    assert told.known.public_tokens is None
+
+
+@pytest.mark.req("AUT-5", "AUT-8")
+async def test_a_withdrawal_that_cannot_delete_is_not_acknowledged(house: PublicHouse) -> None:
+    block = await house.publish(SYSTEM)
+    alice = await seer(house, "alice")
+    await house.turn(alice, [SYSTEM, user("one")])
+    house.kept("public")
+    house.broken = True
+    with pytest.raises(StoreFault, match="could not be erased"):
+        await house.withdraw(block)
+    # It is private all the same, and can be asked for again until nothing is left.
+    talk = [SYSTEM, user("one")]
+    told = await house.turn(await seer(house, "bob"), talk)
+    assert told.known.reused_tokens == 0
+    with pytest.raises(StoreFault):
+        await house.withdraw(block)
+    house.broken = False
+    with pytest.raises(NotVisible):
+        await house.withdraw(block)
+    assert house.kept("public") == 0
+
+
+@pytest.mark.req("AUT-5")
+async def test_what_follows_a_public_block_says_nothing_of_anybody(house: PublicHouse) -> None:
+    """The opener, or a model's header, joins the last public block's advance: it is private then,
+    for it says that somebody was answered there."""
+    short = system("You are a raven.")
+    await house.publish(short)
+    alice, bob = await seer(house, "alice"), await seer(house, "bob")
+    told = await house.turn(alice, [short])
+    assert told.known.public_tokens is None
+    assert house.kept("public") == 0
+    assert (await house.turn(bob, [short])).known.reused_tokens == 0
+    await house.turn(bob, [short, model("Caw."), user("why?")])
+    assert house.kept("public") == 0
+    await house.turn(bob, [short, user("why?")])
+    assert house.kept("public") == 2
+
+
+@pytest.mark.req("AUT-5", "KV-5")
+async def test_only_leading_blocks_are_public(house: PublicHouse) -> None:
+    await house.publish(GUIDE)
+    alice, bob = await seer(house, "alice"), await seer(house, "bob")
+    for who in (alice, bob):
+        told = await house.turn(who, [user("first this"), GUIDE, user("then that")])
+        assert told.known.public_tokens is None
+        assert told.known.reused_tokens == 0
+    assert house.kept("public") == 0
+
+
+@pytest.mark.req("AUT-2", "AUT-5")
+async def test_publishing_needs_the_operators_right(house: PublicHouse) -> None:
+    block = await house.publish(SYSTEM)
+    alice = await house.house.enroll("alice")
+    pair, text = GUIDE
+    for op, ask in [
+        ("publish", Publish(block=pair, content=text.encode())),
+        ("withdraw", Withdraw(block=block)),
+        ("withdraw", Withdraw(block=BlockId(bytes(32)))),
+        ("publications", Empty()),
+    ]:
+        reply = await house.post.call("ropes", alice.message("ropes", op, ask))
+        with pytest.raises(AuthorityError):
+            opened(reply, Empty)
+    # A room's own handle may ask what is public, and change nothing.
+    for op, ask in [
+        ("publish", Publish(block=pair, content=text.encode())),
+        ("withdraw", Withdraw(block=block)),
+    ]:
+        with pytest.raises(CapabilityError) as refusal:
+            await house.worker.ask_as_self("ropes", op, ask, Empty)
+        assert refusal.value.step == "scope"
+    found = await house.worker.ask_as_self("ropes", "publications", Empty(), Publications)
+    assert [row.block for row in found.blocks] == [block]
+    # Nor does anybody but the ropes room tell a worker what is public.
+    reply = await house.post.call(
+        "worker", house.operator.message("worker", "publications", Empty())
+    )
+    with pytest.raises(AuthorityError):
+        opened(reply, Empty)
+    assert Right.OPERATE not in alice.caller._leaf.rights
+
+
+@pytest.mark.req("AUT-5")
+async def test_two_first_conversations_at_once_share_what_one_of_them_fed(
+    house: PublicHouse,
+) -> None:
+    await house.publish(SYSTEM)
+    people = [await seer(house, name) for name in ("a", "b", "c", "d", "e", "f")]
+    talks = [[SYSTEM, user(f"question {index}")] for index in range(len(people))]
+    told = await asyncio.gather(
+        *(house.turn(who, talk) for who, talk in zip(people, talks, strict=True))
+    )
+    for each, talk in zip(told, talks, strict=True):
+        assert each.known.reused_tokens <= (each.known.public_tokens or 0)
+        same(each, await private_run(house, talk, str(talk[1][1]).replace(" ", "-")))
+    house.kept("public")
+    assert (await house.turn(await seer(house, "z"), talks[0])).known.reused_tokens > 0
