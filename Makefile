@@ -42,7 +42,7 @@ check: install-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest tests/test_tidy.py tests/test_architecture.py
+	$(BIN)/python -m pytest tests/test_tidy.py tests/test_architecture.py tests/test_dependencies.py
 
 trace: install-dev
 	$(BIN)/python -m tests.trace

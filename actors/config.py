@@ -46,7 +46,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     push out what others have; beyond that, only its own. `publish_pages` false reads what is on
     disk and writes nothing. `reminder_tokens` bounds what a turn is told of events; of each source
     `events_max` are kept, none older than `event_days_max`, and up to `unseen_events_max` as long
-    as a session has not seen them.
+    as a session has not seen them. `requests_open_max` and `requests_minute_max` are for each
+    principal, 0 for no limit.
     """
 
     home: str
@@ -70,6 +71,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     events_max: int = 100_000
     event_days_max: int = 90
     unseen_events_max: int = 1_000_000
+    requests_open_max: int = 48
+    requests_minute_max: int = 60_000
     log_level: str = "warning"
 
     @property
@@ -160,9 +163,10 @@ def _convert(values: dict[str, Any], origins: dict[str, str]) -> Config:
     for name in _AT_LEAST_ONE:
         if getattr(config, name) < 1:
             raise ContentError(f"{origins[name]}: {name} is {getattr(config, name)}, at least 1")
-    for name in ("host_bytes", "disk_bytes"):
+    for name in ("host_bytes", "disk_bytes", "requests_open_max", "requests_minute_max"):
         if getattr(config, name) < 0:
-            raise ContentError(f"{origins[name]}: {name} is a number of bytes, 0 for none")
+            kind = "bytes, 0 for none" if name.endswith("bytes") else "requests, 0 for no limit"
+            raise ContentError(f"{origins[name]}: {name} is a number of {kind}")
     if not RENDER_TOKENS_MIN <= config.reminder_tokens <= RENDER_TOKENS_MAX:
         raise ContentError(
             f"{origins['reminder_tokens']}: reminder_tokens is {config.reminder_tokens}, "
@@ -205,5 +209,7 @@ SAMPLE: Final = """\
 # events_max = 100000               # kept of each source
 # event_days_max = 90
 # unseen_events_max = 1000000       # kept beyond both as long as a session has not seen them
+# requests_open_max = 48            # of each principal, at once; 0: no limit
+# requests_minute_max = 60000       # of each principal, a minute, a sixth of them at once
 # log_level = "warning"
 """

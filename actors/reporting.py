@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -60,6 +60,8 @@ class EvidenceQueue:
         self._closed = MUNINN not in room.world.room_to_key
         self._waiting: deque[_Executed] = deque()
         self._said: OrderedDict[tuple[str, Hashable], None] = OrderedDict()
+        self._reporting: set[str] = set()  # the domains of the batch that is on its way
+        self._arrived = asyncio.Event()
         self._full = asyncio.Event()
         self._sender: asyncio.Task[None] | None = None
         self.dropped = 0
@@ -99,6 +101,15 @@ class EvidenceQueue:
         if self._sender is None or self._sender.done():
             self._sender = asyncio.get_running_loop().create_task(self._send())
 
+    async def forget(self, domains: Collection[str]) -> None:
+        """Report nothing more of `domains` that was put down until now; returns when what was on
+        its way has arrived, or was lost."""
+        self._waiting = deque(each for each in self._waiting if each.domain not in domains)
+        for key in [key for key in self._said if key[0] in domains]:
+            del self._said[key]
+        if self._reporting & set(domains):
+            await self._arrived.wait()
+
     async def drain(self) -> None:
         """Take nothing more, and send what waits, for at most `DRAIN_SECONDS_MAX`."""
         self._closed = True
@@ -122,6 +133,8 @@ class EvidenceQueue:
             batch = [self._waiting.popleft() for _ in range(min(BATCH_MAX, len(self._waiting)))]
             if len(self._waiting) < BATCH_MAX and not self._closed:
                 self._full.clear()
+            self._reporting = {executed.domain for executed in batch}
+            self._arrived.clear()
             try:
                 await self._report(batch)
             except Exception as error:
@@ -130,6 +143,9 @@ class EvidenceQueue:
                 for executed in batch:
                     self._forget(executed)
                 log.info("%d executions go unremembered: %s", len(batch), error or repr(error))
+            finally:
+                self._reporting = set()
+                self._arrived.set()
 
     async def _report(self, batch: list[_Executed]) -> None:
         entries = []

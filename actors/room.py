@@ -8,27 +8,34 @@ record; nothing is raised across a room's edge.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Final, TypeVar
 
+from actors.live_streams import LiveStreams
 from actors.ports import Clock, Entropy, Mailbox
+from actors.refusals import RefusalQueue
 from protocol.capability import Capability
 from protocol.door import Door
 from protocol.envelope import Envelope, decode_envelope, open_reply, seal, seal_error, seal_reply
-from protocol.errors import ContentError, FaultError, HuginnError
+from protocol.errors import AuthorityError, ContentError, FaultError, HuginnError
 from protocol.handle import Handle
 from protocol.ids import CapabilityId
-from protocol.limits import MESSAGE_BYTES_MAX
+from protocol.limits import MARK_AHEAD_NS, MESSAGE_BYTES_MAX
 from protocol.messages import Empty, Operation
-from protocol.messages.authority import NOTICE, Revocations
+from protocol.messages.authority import NOTICE, Refused, Revocations
+from protocol.messages.erasure import Erase, Erased
+from protocol.nonces import HighMark
 from protocol.record import Record, decode_record, encode_record
 from protocol.resource import ResourceKind, Right
 from protocol.signing import NONCE_BYTES, Signer
 
 log = logging.getLogger("huginn.room")
+
+_NS_PER_S: Final = 10**9
 
 R = TypeVar("R", bound=Record)
 
@@ -38,7 +45,9 @@ class World:
     """What a shell gives a room: the ports, its own key, and who is who.
 
     `anchors` are the root authority's public keys; `room_to_key` each room's public key;
-    `service_chain` the room's own handle, which carries no right on any namespace.
+    `service_chain` the room's own handle, which carries no right on any namespace; `mark` what
+    outlives the room of what its door accepted (None: nothing does). `audited`: whether the
+    authority is told what is refused.
     """
 
     clock: Clock
@@ -48,6 +57,8 @@ class World:
     anchors: frozenset[bytes]
     room_to_key: Mapping[str, bytes]
     service_chain: tuple[bytes, ...]
+    mark: HighMark | None = None
+    audited: bool = True
 
 
 @dataclass(frozen=True)
@@ -92,18 +103,24 @@ class Room:
             {op: Right(operation.right) for op, operation in table.items()},
             world.anchors,
             started_ns=world.clock.wall_ns(),
+            mark=world.mark,
         )
+        self._live = LiveStreams()
         self._take_revocations(Revocations(epoch=0, revoked=[]))
+        self.refusals = RefusalQueue(world.clock, self._tell_refused if world.audited else None)
 
     # -- the edge ----------------------------------------------------------------------------
 
     async def receive(self, message: bytes) -> bytes:
         """The reply to one message. Raises nothing but cancellation."""
+        envelope = None
         try:
-            call, ask = self._admit(message, streams=False)
+            envelope = decode_envelope(message)
+            call, ask = self._admit(envelope, streams=False)
             reply: Record = await getattr(self, f"on_{call.envelope.op}")(call, ask)
             return seal_reply(encode_record(reply, size_max=MESSAGE_BYTES_MAX))
         except HuginnError as error:
+            self._note(envelope, error)
             return seal_error(error)
         except Exception:
             log.exception("%s: fault in an operation", self.name)
@@ -111,13 +128,16 @@ class Room:
 
     async def stream(self, message: bytes) -> AsyncIterator[bytes]:
         """Replies to one message, in order. An error is the last of them."""
+        envelope = None
         try:
-            call, ask = self._admit(message, streams=True)
+            envelope = decode_envelope(message)
+            call, ask = self._admit(envelope, streams=True)
             items: AsyncGenerator[Record, None] = getattr(self, f"on_{call.envelope.op}")(call, ask)
             async with aclosing(items):
-                async for item in items:
+                async for item in self._live.until_revoked(call.handle, items):
                     yield seal_reply(encode_record(item))
         except HuginnError as error:
+            self._note(envelope, error)
             yield seal_error(error)
         except Exception:
             log.exception("%s: fault in a stream", self.name)
@@ -125,17 +145,30 @@ class Room:
 
     async def start(self) -> None:
         """Called once, when the other rooms can be reached, before the first message."""
+        await self._until_open()
         if self.name != "authority":
             current = await self.ask_as_self("authority", "current", Empty(), Revocations)
             # A notice may have overtaken the answer: what it revoked stays revoked.
             if current.epoch > self._epoch:
                 self._take_revocations(current)
 
+    async def _until_open(self) -> None:
+        """Wait out the high mark, if this start follows close on the last message."""
+        early_ns = self._door.nonces.started_ns - self.world.clock.wall_ns()
+        if early_ns > MARK_AHEAD_NS:
+            log.error(
+                "%s: the clock is %d s behind messages that were accepted before this start; "
+                "nothing is accepted until it has caught up",
+                self.name,
+                early_ns // _NS_PER_S,
+            )
+        elif early_ns > 0:
+            await asyncio.sleep(early_ns / _NS_PER_S)
+
     async def drain(self) -> None:
         """Finish or fail what is running, flush what is durable, stop."""
 
-    def _admit(self, message: bytes, *, streams: bool) -> tuple[Call, Record]:
-        envelope = decode_envelope(message)
+    def _admit(self, envelope: Envelope, *, streams: bool) -> tuple[Call, Record]:
         admitted = self._door.admit(
             envelope,
             now_ns=self.world.clock.wall_ns(),
@@ -147,6 +180,15 @@ class Room:
             raise ContentError(f"{self.name} {envelope.op}: asked as the wrong kind of call")
         ask = decode_record(operation.ask, envelope.body, size_max=MESSAGE_BYTES_MAX)
         return Call(admitted.handle, envelope), ask
+
+    # -- refusals ----------------------------------------------------------------------------
+
+    def _note(self, envelope: Envelope | None, error: HuginnError) -> None:
+        if envelope is not None and isinstance(error, AuthorityError):
+            self.refusals.put(error.step, envelope.op, envelope.request_id, envelope.chain)
+
+    async def _tell_refused(self, refused: Refused) -> None:
+        await self.ask_as_self("authority", "refused", refused, Empty)
 
     # -- revocation --------------------------------------------------------------------------
 
@@ -161,6 +203,7 @@ class Room:
     def _take_revocations(self, revocations: Revocations) -> None:
         self._epoch = revocations.epoch
         self._revoked = frozenset(revocations.revoked)
+        self._live.revoke(self._revoked)
 
     async def on_revocations(self, call: Call, ask: Revocations) -> Record:
         """The authority's notice. An older epoch than ours is stale, and changes nothing."""
@@ -169,6 +212,19 @@ class Room:
         if ask.epoch > self._epoch:
             self._take_revocations(ask)
         return Empty()
+
+    # -- erasure -----------------------------------------------------------------------------
+
+    async def on_erase(self, call: Call, ask: Erase) -> Record:
+        """The authority's order. Answered when nothing of what it names is left here."""
+        if call.handle.audience != self.world.room_to_key["authority"]:
+            raise ContentError("only the authority has a room erase")
+        return Erased(counts=await self.erase(ask))
+
+    async def erase(self, ask: Erase) -> dict[str, int]:
+        """Forget what `ask` names, on disk too; what went, by kind. Again is harmless. A room that
+        keeps nothing of anybody has nothing to do. Raises StoreFault: ask again."""
+        return {}
 
     # -- asking other rooms ------------------------------------------------------------------
 

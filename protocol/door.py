@@ -17,7 +17,7 @@ from protocol.envelope import Envelope
 from protocol.errors import CapabilityError, InvocationError
 from protocol.handle import Handle
 from protocol.invocation import Invocation, verify_invocation
-from protocol.nonces import NonceWindow
+from protocol.nonces import HighMark, NonceWindow
 from protocol.resource import Right
 
 
@@ -40,12 +40,14 @@ class Door:
         anchors: Collection[bytes],
         *,
         started_ns: int,
+        mark: HighMark | None = None,
     ) -> None:
-        """`started_ns`: the room's own start, as `NonceWindow` takes it."""
+        """`started_ns`: the room's own start; `mark`: what it keeps of its starts before. Both as
+        `NonceWindow` takes them."""
         self._service = service
         self._op_to_right = dict(op_to_right)
         self._chains = ChainCache(anchors)
-        self.nonces = NonceWindow(started_ns)
+        self.nonces = NonceWindow(started_ns, mark=mark)
 
     def admit(
         self, envelope: Envelope, *, now_ns: int, epoch: int, is_revoked: IsRevoked

@@ -24,6 +24,9 @@ CAPABILITY_LIFETIME_NS_MAX = 366 * 24 * 3600 * 10**9
 TURN_HANDLE_LIFETIME_NS = 60 * 10**9
 # Clock difference that an invocation may show, either way.
 INVOCATION_SKEW_NS_MAX = 30 * 10**9
+# How far above what it accepted a door's high mark is kept: it is written once in this time at
+# most, and a room that comes back sooner after its last message waits for the rest of it.
+MARK_AHEAD_NS = 10**9
 # One signed invocation, in bytes: two names of 255 characters and 250 bytes beside them.
 INVOCATION_BYTES_MAX = 1024
 # Nonces that one room remembers: 4,000 invocations per second for the minute they are kept.

@@ -140,6 +140,13 @@ class CommitWriter:
         """
         return self._enqueue(_Submission(lambda _: self._checkpoint(), outside=True))
 
+    def compact(self) -> Future[BaseException | None]:
+        """Writes the file anew, so that nothing but what it says is in it, and cuts the log.
+
+        The future is what kept it from that, if something did, and the file is then as it was.
+        """
+        return self._enqueue(_Submission(lambda _: self._compact(), outside=True))
+
     def _enqueue(self, submission: _Submission[T]) -> Future[T]:
         with self._gate:
             self.check()
@@ -261,6 +268,17 @@ class CommitWriter:
                 return False
             self._written_since_checkpoint = False
         return True
+
+    def _compact(self) -> BaseException | None:
+        try:
+            # Its scratch file holds what is kept, and is unnamed: nothing erased passes through it.
+            self._connection.execute("VACUUM")
+        except (apsw.FullError, apsw.BusyError, apsw.LockedError) as error:
+            return as_fault(error)
+        self._written_since_checkpoint = True
+        if not self._checkpoint():
+            return StoreFault("a reader held the write-ahead log: try again after it has ended")
+        return None
 
 
 async def settled(future: Future[T]) -> T:

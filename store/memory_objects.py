@@ -140,6 +140,9 @@ class MemoryObjectStore:
             gone = [id for id in self._bodies if id not in held]
             return Swept(len(gone), sum(len(self._bodies.pop(id)) for id in gone))
 
+    def scrub(self) -> None:
+        self._check_open()
+
     def set_head(
         self, namespace: str, name: str, id: ObjectId | None, expected: ObjectId | None
     ) -> None:

@@ -66,6 +66,9 @@ class MemoryTables:
         self.check_open()
         return sorted(self._entries)
 
+    def scrub(self) -> None:
+        self.check_open()
+
     def close(self) -> None:
         self._closed = True
 

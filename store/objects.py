@@ -103,6 +103,10 @@ class ObjectStore(Protocol):
         gives the object or NotVisible.
         """
 
+    def scrub(self) -> None:
+        """Leaves nothing of what was swept or taken out on disk; after `sweep`. May take long;
+        writers wait meanwhile. Raises StoreFault if that could not be done: ask again."""
+
     def set_head(
         self, namespace: str, name: str, id: ObjectId | None, expected: ObjectId | None
     ) -> None:

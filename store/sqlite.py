@@ -225,6 +225,17 @@ class Database:
         if not self.writer.checkpoint().result():
             raise StoreFault("a reader held the write-ahead log: try again after it has ended")
 
+    def scrub(self) -> None:
+        """Writes the file anew and cuts the log: of what was erased nothing is left in either.
+
+        Overwriting deleted bytes is not enough: filling a page anew can leave copies of its cells
+        in its gaps (`dead_space.py` finds them). Takes as long as writing all that is kept. Raises
+        StoreFault if the disk is full or a reader was in the way for as long as it may be.
+        """
+        fault = self.writer.compact().result()
+        if fault is not None:
+            raise fault
+
     def integrity(self) -> list[str]:
         """What SQLite's own checks find wrong with the file: nothing, when all is well."""
 

@@ -77,6 +77,9 @@ DELETE FROM objects WHERE number > ?1 AND number <= ?1 + ?2
 AND NOT EXISTS (SELECT 1 FROM members m WHERE m.object = objects.number)
 RETURNING kind, digest, bytes, body IS NULL
 """
+_ORPHANS: Final = """
+SELECT count(*) FROM objects o WHERE NOT EXISTS (SELECT 1 FROM members m WHERE m.object = o.number)
+"""
 _STATS: Final = """
 SELECT (SELECT count(*) FROM objects), (SELECT coalesce(sum(bytes), 0) FROM objects),
 (SELECT count(*) FROM members), (SELECT count(*) FROM namespaces), (SELECT count(*) FROM heads)
@@ -274,8 +277,16 @@ class SqliteObjectStore:
         rows = self.database.read(lambda connection: list(connection.execute(_HEADS, bindings)))
         return {name: id_of(kind, digest) for name, kind, digest in rows}
 
+    def count_orphans(self) -> int:
+        """How many objects no namespace has: a sweep would take them."""
+        found: int = self.database.read(lambda connection: connection.execute(_ORPHANS).get)
+        return found
+
     def stats(self) -> StoreStats:
         return self.database.read(lambda connection: StoreStats(*next(connection.execute(_STATS))))
+
+    def scrub(self) -> None:
+        self.database.scrub()
 
     def close(self) -> None:
         self.database.close()

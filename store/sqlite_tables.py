@@ -176,5 +176,8 @@ class SqliteTables:
             lambda connection: [str(row[0]) for row in connection.execute(query)]
         )
 
+    def scrub(self) -> None:
+        self.database.scrub()
+
     def close(self) -> None:
         self.database.close()

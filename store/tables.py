@@ -163,6 +163,12 @@ class Tables(Protocol):
     def logs(self) -> list[str]:
         """The names of the logs that have entries, in order."""
 
+    def scrub(self) -> None:
+        """Leaves nothing of what was deleted on disk. May take long; others wait meanwhile.
+
+        Raises StoreFault if that could not be done: then it can be asked again.
+        """
+
     def close(self) -> None:
         """Finishes what was asked for and gives up the file. Twice is once."""
 

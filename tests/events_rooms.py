@@ -42,6 +42,9 @@ class DerivedKeys:
     def signer(self, name: str) -> Signer:
         return Signer(hashlib.sha256(name.encode()).digest())
 
+    def destroy(self, name: str) -> bool:
+        return True
+
 
 def events_room(world: World, tables: MemoryTables | None = None, **changes: Any) -> EventsRoom:
     """A room in memory; `changes` are arguments of EventsRoom."""

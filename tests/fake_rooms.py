@@ -29,6 +29,7 @@ from actors.muninn.room import MuninnRoom
 from actors.room import Call, Room, World
 from actors.ropes.room import RopesRoom
 from actors.runtime.world import SystemClock, SystemEntropy
+from actors.worker.charges import LogicalLedger
 from protocol.capability import issue
 from protocol.errors import HuginnError, NotVisible, Unavailable, WorkerFault
 from protocol.ids import ProfileId, StateId
@@ -128,6 +129,7 @@ class ScriptedWorker(Room):
         # Answers that began, that ended in whatever way, and settlements that were asked for.
         self.began, self.over, self.settlements = Counter(), Counter(), Counter()
         self.stopped_early = 0
+        self.charges = LogicalLedger(None)
         self.told_of_publications = 0
         self._receipts: dict[tuple[str, str], Receipt] = {}
         self._warm: dict[str, list[tuple[int, ...]]] = {}
@@ -142,6 +144,7 @@ class ScriptedWorker(Room):
         ended = False
         try:
             ids = _prompt_ids(ask)
+            self.charges.charge(call.handle.principal, answers=1, prompt_tokens=len(ids))
             reused = self._reused(call.domain, ids)
             if call.has(Right.TELEMETRY):
                 yield Item(kind="prefill", done=reused, total=len(ids))
@@ -232,6 +235,15 @@ class ScriptedWorker(Room):
             tiers={"disk": {"pages": 7, "bytes": 2_000_000, "hits": 3, "refused": 1, "paused": 1}},
             process=1,
         )
+
+    async def on_charge(self, call: Call, ask: Empty) -> messages.Charge:
+        return self.charges.of(call.handle.principal)
+
+    async def on_charges(self, call: Call, ask: Empty) -> messages.Charges:
+        return self.charges.all()
+
+    async def on_use(self, call: Call, ask: Empty) -> messages.PhysicalUse:
+        return messages.PhysicalUse(profile=PROFILE_ID, used={"device_ns": 5, "cpu_ns": 7})
 
     async def on_publications(self, call: Call, ask: Empty) -> Empty:
         self.told_of_publications += 1
@@ -333,6 +345,8 @@ async def running(
         [ServedModel(MODEL, PROFILE, "worker", INFO, FakeTokenizer(), 1_700_000_000)],
         version="0.0-test",
         limits=limits or Limits(worker_wait_ns=50_000_000),
+        signer=signers["gateway"],
+        anchors=frozenset({root.public}),
     )
     runner, port = await serve(make_app(gateway), "127.0.0.1", 0)
     try:

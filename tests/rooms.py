@@ -158,13 +158,14 @@ class Principal:
 class Installation:
     """Rooms over one clock, one entropy and one mailbox. `restart` forgets what a room remembers
     and keeps what it stored. `reporting`: rooms tell a muninn room what they execute; else that is
-    left to the test."""
+    left to the test. `audited`: they tell the authority what they refuse."""
 
     profiles: Mapping[str, ProfileContracts] = field(default_factory=lambda: {PROFILE: profile()})
     semantics: Sequence[SemanticContract] = ()
     store: MemoryObjectStore = field(default_factory=MemoryObjectStore)
     drawn: int = 0
     reporting: bool = False
+    audited: bool = False
 
     def __post_init__(self) -> None:
         self.clock = HandClock()
@@ -219,6 +220,7 @@ class Installation:
                 if room != "muninn" or name == "authority" or self.reporting
             },
             service_chain=chain,
+            audited=self.audited,
         )
 
     async def enroll(

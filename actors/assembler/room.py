@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -17,6 +16,7 @@ from msgspec import structs
 
 from actors.assembler.cache import BlockTokenCache
 from actors.assembler.contracts import ProfileContracts, Registry
+from actors.assembler.given import Given
 from actors.assembler.lineage import Base, Lineage
 from actors.reporting import EvidenceQueue
 from actors.room import Call, Room, World
@@ -32,6 +32,7 @@ from protocol.limits import BLOCKS_MAX
 from protocol.messages import assembler as messages
 from protocol.messages import ropes
 from protocol.messages.authority import RegisterContract, Registration
+from protocol.messages.erasure import Erase
 from protocol.messages.muninn import Origin
 from protocol.publication import state_prefix
 from protocol.record import Identified, decode_record, encode_record, object_id
@@ -40,30 +41,12 @@ from protocol.rope.build import build
 from protocol.rope.node import Entry
 from protocol.semantic import SemanticContract, check_source
 from protocol.tokens import pack
+from store.tables import Tables
 
 _CACHE_BLOCKS_MAX: Final = 100_000
 _STORED_MAX: Final = 200_000
 # From about here on it is worth knowing whether tokenizing can help: it takes half a second.
 _LONG_CHARS: Final = 300_000
-
-
-@dataclass(frozen=True)
-class _Given:
-    """Blocks as they came: with their texts, and their ids computed here."""
-
-    blocks: list[ropes.NewBlock]
-    ids: list[BlockId]
-    texts: list[str]
-
-    def load(self, index: int) -> tuple[ContextBlock, str]:
-        return self.blocks[index].block, self.texts[index]
-
-    def only(self, kept: Sequence[int]) -> _Given:
-        return _Given(
-            [self.blocks[index] for index in kept],
-            [self.ids[index] for index in kept],
-            [self.texts[index] for index in kept],
-        )
 
 
 class AssemblerRoom(Room):
@@ -79,8 +62,11 @@ class AssemblerRoom(Room):
         semantics: Sequence[SemanticContract] = (),
         *,
         engine_build: str = "huginn",
+        tables: Tables | None = None,
     ) -> None:
+        """Owns `tables`, where its world's mark lies if it has one; closes them when drained."""
         super().__init__("assembler", world)
+        self._tables = tables
         self._profiles = profiles
         self._semantics = {ContractId.of(encode_record(each)): each for each in semantics}
         self._registry = Registry(world.anchors)
@@ -152,9 +138,20 @@ class AssemblerRoom(Room):
         origin = Origin(context=answer.context)
         self._evidence.put(domain, answer.context, derive, {"tokens": answer.tokens}, origin)
 
+    async def erase(self, ask: Erase) -> dict[str, int]:
+        """Everything remembered, of whoever it is: it is found again where it stays (I-DERIVED)."""
+        blocks = len(self._cache)
+        self._cache = BlockTokenCache(_CACHE_BLOCKS_MAX)
+        self._lineage = Lineage()
+        self._stored.clear()
+        await self._evidence.forget(ask.domains)
+        return {"blocks": blocks}
+
     async def drain(self) -> None:
         """Send what evidence waits."""
         await self._evidence.drain()
+        if self._tables is not None:
+            self._tables.close()
 
     def _profile(self, name: str) -> ProfileContracts:
         found = self._profiles.get(name)
@@ -163,7 +160,7 @@ class AssemblerRoom(Room):
             raise ContentError(f"no profile {name!r:.60} here; there are: {known}")
         return found
 
-    async def _given(self, call: Call, ask: messages.Assemble) -> _Given:
+    async def _given(self, call: Call, ask: messages.Assemble) -> Given:
         if (ask.blocks is None) == (ask.sequence is None):
             raise ContentError("assemble takes either blocks or a stored sequence")
         if ask.blocks is not None:
@@ -177,7 +174,7 @@ class AssemblerRoom(Room):
         )
         return self._take(read.blocks)
 
-    def _take(self, blocks: list[ropes.NewBlock]) -> _Given:
+    def _take(self, blocks: list[ropes.NewBlock]) -> Given:
         if len(blocks) > BLOCKS_MAX:
             raise ContentError(f"{len(blocks)} blocks: a sequence has at most {BLOCKS_MAX}")
         texts = [_text(new.content) for new in blocks]
@@ -189,10 +186,10 @@ class AssemblerRoom(Room):
                     f"a block names {new.block.source.object}, its content is {content}"
                 )
             check_source(new.block.source, text, self._semantics)
-        return _Given(blocks, [block_id(new.block) for new in blocks], texts)
+        return Given(blocks, [block_id(new.block) for new in blocks], texts)
 
     async def _commit(
-        self, call: Call, namespace: str, given: _Given, fields: ropes.AssemblyFields
+        self, call: Call, namespace: str, given: Given, fields: ropes.AssemblyFields
     ) -> tuple[SequenceId, ContextId, int]:
         """What was stored, and how many of its first blocks are public."""
         base = self._lineage.find(namespace, given.ids)
@@ -215,7 +212,7 @@ class AssemblerRoom(Room):
         self,
         call: Call,
         namespace: str,
-        given: _Given,
+        given: Given,
         fields: ropes.AssemblyFields,
         base: Base,
         *,
@@ -359,7 +356,7 @@ def _not_none(sequence: SequenceId | None) -> SequenceId:
     return sequence
 
 
-def _unstored(given: _Given, fields: ropes.AssemblyFields) -> tuple[SequenceId, ContextId]:
+def _unstored(given: Given, fields: ropes.AssemblyFields) -> tuple[SequenceId, ContextId]:
     """The ids that storing would mint. They name nothing that could be read."""
     entries = [
         Entry(block, len(new.content)) for block, new in zip(given.ids, given.blocks, strict=True)
@@ -381,7 +378,7 @@ def _segment(block_id: BlockId, block: ContextBlock, tokens: BlockTokens) -> mes
 def _assembled(
     context: ContextId,
     sequence: SequenceId,
-    given: _Given,
+    given: Given,
     budgeted: Budgeted,
     grammar: Grammar,
 ) -> messages.Assembled:

@@ -1,8 +1,8 @@
 """The principals of an installation: granted, listed and revoked, each durably and on the record.
 
 Every principal gets a handle on its own namespace, in its own computation-sharing domain. One who
-administers gets a second handle, on everything, which can grant, revoke, operate and see telemetry
-but read nothing: running a machine is no licence to read on it.
+administers gets a second handle, on everything, which can grant, revoke, erase, operate and see
+telemetry but read nothing: running a machine is no licence to read on it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
+from actors.authority.audit import AUDIT, audit_entry
 from actors.ports import Clock, Entropy
-from protocol import cbor
 from protocol.capability import decode_link, issue
 from protocol.caveats import Caveat, DomainCaveat, ProfileCaveat, TelemetryCaveat
 from protocol.errors import Conflict, ContentError, NotVisible
@@ -25,7 +25,9 @@ from protocol.signing import NONCE_BYTES, Signer
 from store.commit import settled
 from store.tables import Append, Put, Tables
 
-ADMIN_RIGHTS: Final = frozenset((Right.GRANT, Right.OPERATE, Right.REVOKE, Right.TELEMETRY))
+ADMIN_RIGHTS: Final = frozenset(
+    (Right.ERASE, Right.GRANT, Right.OPERATE, Right.REVOKE, Right.TELEMETRY)
+)
 # What a handle on a namespace may carry: administering is not done under one.
 NAMESPACE_RIGHTS: Final = frozenset(Right) - {Right.GRANT, Right.OPERATE, Right.REVOKE}
 
@@ -99,14 +101,17 @@ class Principals:
                     f"a principal {ask.name!r} exists with another key: revoke it first, "
                     "or choose another name"
                 )
-            if not kept.revoked and kept.asked == ask and self._holds(kept.chain):
+            if not kept.revoked and kept.asked == ask and self._holds(kept):
                 return _enrolled(kept)
         record = self._grant(ask, earlier)
         await settled(
             self._tables.apply_soon(
                 [
                     Put("principals", key, encode_record(record)),
-                    Append("audit", self._entry("grant", ask.name, rights=sorted(ask.rights))),
+                    Append(
+                        AUDIT,
+                        audit_entry(self._clock, "grant", ask.name, rights=sorted(ask.rights)),
+                    ),
                 ]
             )
         )
@@ -125,15 +130,19 @@ class Principals:
                 [
                     *(Put("revoked", revoked, b"") for revoked in kept.ids()),
                     Put("principals", key, encode_record(record)),
-                    Append("audit", self._entry("revoke", name)),
+                    Append(AUDIT, audit_entry(self._clock, "revoke", name)),
                 ]
             )
         )
         return self.revocations()
 
-    def _holds(self, chain: list[bytes]) -> bool:
-        """Whether a handle given earlier has at least half of its lifetime left."""
-        link = decode_link(chain[0]).capability
+    def _holds(self, kept: PrincipalRecord) -> bool:
+        """Whether what was given earlier has at least half of its lifetime left, and the rights
+        that it would have now."""
+        link = decode_link(kept.chain[0]).capability
+        admin = None if kept.admin_chain is None else decode_link(kept.admin_chain[0]).capability
+        if admin is not None and frozenset(admin.rights) != ADMIN_RIGHTS:
+            return False
         return self._clock.wall_ns() < (link.nbf_ns + link.exp_ns) // 2
 
     def _grant(self, ask: Enroll, earlier: list[bytes] | None) -> PrincipalRecord:
@@ -179,17 +188,6 @@ class Principals:
                 nonce=self._entropy.draw(NONCE_BYTES),
             )
         )
-
-    def _entry(self, act: str, subject: str, rights: list[str] | None = None) -> bytes:
-        return audit_entry(self._clock, act, subject, rights)
-
-
-def audit_entry(clock: Clock, act: str, subject: str, rights: list[str] | None = None) -> bytes:
-    """One entry of the audit log: what was done to whom, when, and with which rights."""
-    entry: dict[str, cbor.Value] = {"act": act, "subject": subject, "at_ns": clock.wall_ns()}
-    if rights is not None:
-        entry["rights"] = list(rights)
-    return cbor.encode(entry)
 
 
 def _right(name: str) -> Right:

@@ -9,17 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
+from typing import Any
 
-from actors.authority.principals import Principals, audit_entry
+from actors.authority.audit import AUDIT, AuditLog, audit_entry
+from actors.authority.delegations import Delegations
+from actors.authority.erasures import Erasures
+from actors.authority.principals import Principals
 from actors.room import Call, Room, World
 from protocol.assembly import REGISTRATION_CONTEXT
-from protocol.errors import HuginnError, NotVisible
+from protocol.capability import issue
+from protocol.errors import ContentError, HuginnError, NotVisible
 from protocol.ids import parse_any
-from protocol.messages import Empty
+from protocol.limits import TURN_HANDLE_LIFETIME_NS
+from protocol.messages import Empty, erasure
 from protocol.messages import authority as messages
 from protocol.record import encode_record
-from protocol.resource import Resource, ResourceKind, Right
-from protocol.signing import Signer, pack_signed
+from protocol.resource import ALL, Resource, ResourceKind, Right
+from protocol.signing import NONCE_BYTES, Signer, pack_signed
 from store.commit import settled
 from store.tables import Append, Put, Tables
 
@@ -36,11 +43,26 @@ class AuthorityRoom(Room):
         self._tables = tables
         self._contracts = tables.keyed("contracts")
         self._root = root
+        self._audit = AuditLog(tables, world.clock)
         self._principals = Principals(tables, root, world.clock, world.entropy)
         self._take_revocations(self._principals.revocations())
+        self._delegations = Delegations(tables, root.public, world.clock, self._is_revoked)
         self._revoking: set[asyncio.Task[messages.Revocations]] = set()
+        self.erasures = Erasures(
+            tables,
+            world.clock,
+            world.entropy,
+            tuple(world.room_to_key),
+            send=self._order,
+            revoke=self._revoke,
+        )
+
+    async def start(self) -> None:
+        await super().start()
+        self.erasures.keep()
 
     async def drain(self) -> None:
+        await self.erasures.drain()
         await asyncio.gather(*self._revoking, return_exceptions=True)
         self._tables.close()
 
@@ -69,16 +91,29 @@ class AuthorityRoom(Room):
             row.name == ask.name and _reaches(call, Right.REVOKE, row.namespace) for row in rows
         ):
             raise NotVisible(f"no principal {ask.name!r:.80}")
-        # To its end, also if the caller goes away: what is durable has to be announced.
-        revoking = asyncio.get_running_loop().create_task(self._revoke(ask.name))
+        return await self._to_its_end(self._revoke(ask.name))
+
+    async def _to_its_end(
+        self, work: Coroutine[Any, Any, messages.Revocations]
+    ) -> messages.Revocations:
+        """Also if the caller goes away: what is durable has to be announced."""
+        revoking = asyncio.get_running_loop().create_task(work)
         self._revoking.add(revoking)
         revoking.add_done_callback(self._revoking.discard)
         return await asyncio.shield(revoking)
 
     async def _revoke(self, name: str) -> messages.Revocations:
-        revocations = await self._principals.revoke(name)
+        await self._principals.revoke(name)
+        revocations = await self._announced()
+        # Of a domain that nobody is left in, what was computed for it has its time.
+        self.erasures.keep()
+        return revocations
+
+    async def _announced(self) -> messages.Revocations:
+        """What is revoked, after every room that runs was told."""
+        revocations = self._principals.revocations()
         self._take_revocations(revocations)
-        for room in sorted(set(self.world.room_to_key) - {self.name, "gateway"}):
+        for room in sorted(set(self.world.room_to_key) - {self.name}):
             await self._announce(room, revocations)
         return revocations
 
@@ -94,6 +129,74 @@ class AuthorityRoom(Room):
             await self.ask_as_self(room, "revocations", revocations, Empty)
         except HuginnError as error:
             log.warning("the %s room was not told of epoch %d: %s", room, revocations.epoch, error)
+
+    # -- erasure -----------------------------------------------------------------------------
+
+    async def _order(self, room: str, order: erasure.Erase) -> erasure.Erased:
+        """Give `room` an order, under a handle for this errand alone."""
+        now_ns = self.world.clock.wall_ns()
+        chain = issue(
+            self._root,
+            audience=self.world.signer.public,
+            resource=Resource(kind=ResourceKind.SERVICE, name=room),
+            rights=(Right.ERASE,),
+            nbf_ns=now_ns,
+            exp_ns=now_ns + TURN_HANDLE_LIFETIME_NS,
+            nonce=self.world.entropy.draw(NONCE_BYTES),
+        )
+        return await self._ask(chain, room, "erase", order, erasure.Erased, request=self.name)
+
+    async def on_request_erasure(
+        self, call: Call, ask: erasure.RequestErasure
+    ) -> erasure.ErasureRow:
+        return await self.erasures.request(call, ask)
+
+    async def on_erasure(self, call: Call, ask: erasure.AskErasure) -> erasure.ErasureRow:
+        return self.erasures.row(call, ask.id)
+
+    async def on_erasures(self, call: Call, ask: Empty) -> erasure.Erasures:
+        return erasure.Erasures(erasures=self.erasures.rows(call))
+
+    async def on_set_retention(self, call: Call, ask: erasure.Retention) -> erasure.Retention:
+        call.handle.require(Right.OPERATE, ALL)
+        return await self.erasures.set_retention(ask)
+
+    async def on_retentions(self, call: Call, ask: Empty) -> erasure.Retentions:
+        call.handle.require(Right.OPERATE, ALL)
+        return self.erasures.policies.all()
+
+    # -- handles that principals gave out ---------------------------------------------------
+
+    async def on_hand_out(self, call: Call, ask: messages.HandOut) -> messages.HandedRow:
+        return await self._delegations.tell(call.handle, ask.chain)
+
+    async def on_handed_out(self, call: Call, ask: Empty) -> messages.HandedOut:
+        return self._delegations.rows(call.handle)
+
+    async def on_take_back(self, call: Call, ask: messages.TakeBack) -> messages.Revocations:
+        return await self._to_its_end(self._take_back(call, ask))
+
+    async def _take_back(self, call: Call, ask: messages.TakeBack) -> messages.Revocations:
+        await self._delegations.take_back(call.handle, ask.id, ask.chain)
+        return await self._announced()
+
+    # -- the audit log -----------------------------------------------------------------------
+
+    async def on_refused(self, call: Call, ask: messages.Refused) -> Empty:
+        names = {key: name for name, key in self.world.room_to_key.items()}
+        room = names.get(call.handle.audience)
+        if room is None:
+            raise ContentError("only rooms say what they refused")
+        await self._audit.refused(room, ask)
+        return Empty()
+
+    async def _tell_refused(self, refused: messages.Refused) -> None:
+        await self._audit.refused(self.name, refused)
+
+    async def on_audit(self, call: Call, ask: messages.AskAudit) -> messages.AuditPage:
+        if not call.handle.permits(Right.OPERATE, ALL):
+            raise NotVisible("the audit log is for those who operate the whole installation")
+        return self._audit.page(ask)
 
     async def on_register(
         self, call: Call, ask: messages.RegisterContract
@@ -115,7 +218,7 @@ class AuthorityRoom(Room):
             self._tables.apply_soon(
                 [
                     Put("contracts", key, signed),
-                    Append("audit", audit_entry(self.world.clock, "register", str(contract))),
+                    Append(AUDIT, audit_entry(self.world.clock, "register", str(contract))),
                 ]
             )
         )

@@ -55,6 +55,10 @@ class Client:
         """As `get`; `more` are headers."""
         return self._ask("POST", path, body, more)
 
+    def put(self, path: str, body: object) -> Any:
+        """As `get`."""
+        return self._ask("PUT", path, body)
+
     def delete(self, path: str) -> Any:
         return self._ask("DELETE", path, None)
 
@@ -172,7 +176,7 @@ def base_url(asked: Asked) -> str:
 
 def connect(asked: Asked, *, seconds_max: float = _SECONDS_MAX) -> Client:
     """A client with a key. Raises Failure where there is none."""
-    return Client(base_url(asked), _key(asked), seconds_max)
+    return Client(base_url(asked), own_key(asked), seconds_max)
 
 
 def segment(text: str) -> str:
@@ -180,7 +184,8 @@ def segment(text: str) -> str:
     return quote(text, safe="")
 
 
-def _key(asked: Asked) -> str:
+def own_key(asked: Asked) -> str:
+    """The key in use. Raises Failure where there is none."""
     given = os.environ.get(KEY_VARIABLE)
     if given:
         return given.strip()

@@ -27,8 +27,14 @@ _FETCHES = "models/.fetch-*"
     is_flag=True,
     help="Remove leftovers and torn tails, set suspects aside, close modes.",
 )
+@click.option(
+    "--erased",
+    metavar="WHAT",
+    help="Prove besides that nothing is left of WHAT: a domain, a principal, a namespace, the id "
+    "of an erasure, or 'all'.",
+)
 @click.pass_context
-def fsck(context: click.Context, asked: Asked, repair: bool) -> None:
+def fsck(context: click.Context, asked: Asked, repair: bool, erased: str | None) -> None:
     """Check every hash, file, reference and chain; exit 1 if a person is needed.
 
     Runs while the service is down. Without --repair it changes nothing. Prefix states (pages/) are
@@ -41,13 +47,22 @@ def fsck(context: click.Context, asked: Asked, repair: bool) -> None:
     if not home.is_dir():
         raise Failure(f"there is no data directory {home}", code="no_home")
     report = FsckReport()
+    erasures = 0
     with claimed(home):
+        if erased is not None:
+            from actors.cli.erased import check_erased
+
+            # First: opening a file would put its log away unseen.
+            erasures = check_erased(home, erased, report, repair=repair)
         _check_leftovers(home, report, repair)
         _check_modes(home, report, repair)
         _check_rooms(home, report, repair)
     ok = all(problem.action in _MENDED for problem in report.problems)
     pages = _pages(home)
-    asked.show(_document(report, ok, pages), lambda: _people(report, ok, pages))
+    document = _document(report, ok, pages)
+    if erased is not None:
+        document |= {"erased": erased, "erasures": erasures}
+    asked.show(document, lambda: _people(report, ok, pages))
     if not ok:
         context.exit(1)
 

@@ -10,13 +10,17 @@ import click
 
 from actors import VERSION
 from actors.cli.asked import Asked, Failure, report, verb
+from actors.cli.audit import audit
 from actors.cli.chat import chat
 from actors.cli.config import config
 from actors.cli.contexts import ctx
 from actors.cli.doctor import doctor
+from actors.cli.erase import erase, retention
 from actors.cli.experiment import experiment
 from actors.cli.fsck import fsck
+from actors.cli.handles import attenuate, list_handles, own_handle, take_back
 from actors.cli.keys import key
+from actors.cli.ledger import ledger
 from actors.cli.matrix import matrix
 from actors.cli.models import models
 from actors.cli.publications import publications, publish, unpublish
@@ -97,8 +101,15 @@ def version(asked: Asked) -> None:
 for command in (
     *(up, down, status, ps, models, run, chat, ctx, session, key, doctor, fsck, config, version),
     *(matrix, experiment, verify, publish, publications, unpublish, source, emit_event),
+    audit,
+    ledger,
+    erase,
+    retention,
 ):
     main.add_command(command)
+
+for command in (own_handle, attenuate, list_handles, take_back):
+    key.add_command(command)
 
 if __name__ == "__main__":
     main(prog_name="huginn")

@@ -8,6 +8,7 @@ an emitter it exists if the emitter may emit in that namespace; any other is an 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final
 
 from actors.events.schema import BodySchema
@@ -19,6 +20,7 @@ from protocol.messages.events import KindRow, Kinds, ListSources, RegisterKind
 from protocol.resource import Resource, ResourceKind, Right, path_covers
 from store.tables import Tables
 
+KINDS: Final = "kinds"
 KINDS_MAX: Final = 1024
 COMPILED_MAX: Final = 256
 
@@ -30,7 +32,7 @@ class KindRegistry:
     def __init__(
         self, tables: Tables, *, kinds_max: int = KINDS_MAX, compiled_max: int = COMPILED_MAX
     ) -> None:
-        self._table = tables.keyed("kinds")
+        self._table = tables.keyed(KINDS)
         self._kinds_max = kinds_max
         self._compiled_max = compiled_max
         self._compiled: OrderedDict[str, BodySchema] = OrderedDict()
@@ -68,6 +70,16 @@ class KindRegistry:
             if path_covers(ask.namespace, namespace) and may(call, Right.OBSERVE, namespace):
                 rows.append(KindRow(kind=kind, schema=schema))
         return Kinds(kinds=rows)
+
+    def erase(self, takes: Callable[[str], bool]) -> int:
+        """Erase the kinds of the namespaces that `takes` says; how many."""
+        gone = [
+            key for key, _ in self._table.items() if takes(custom_namespace(key.decode()) or "")
+        ]
+        for key in gone:
+            self._compiled.pop(key.decode(), None)
+            self._table.delete(key)
+        return len(gone)
 
     def check(
         self,

@@ -18,6 +18,9 @@ class SourceKeys(Protocol):
         Raises StoreFault if it cannot be kept, or be trusted.
         """
 
+    def destroy(self, name: str) -> bool:
+        """Destroys the key `name`, if it was made; whether it was. Raises StoreFault."""
+
 
 class Remote(NamedTuple):
     """A source at another installation: its resource there (`…/huginn/v1/sources/NAME`), the file

@@ -9,7 +9,7 @@ it whole can be told.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from actors.events.kinds import may
@@ -28,7 +28,8 @@ SOURCES_MAX: Final = 256
 REMOVED_MAX: Final = 1024
 NO_SOURCE: Final = "no such source in this view"
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
-_SOURCES, _REMOVED = "sources", "removed-sources"
+SOURCES: Final = "sources"
+REMOVED: Final = "removed-sources"
 
 
 class KnownSource(Record):
@@ -67,7 +68,7 @@ class SourceRegistry:
         self._tables = tables
         self._sources_max = sources_max
         self._logs = logs
-        rows = (decode_record(KnownSource, row) for _, row in tables.keyed(_SOURCES).items())
+        rows = (decode_record(KnownSource, row) for _, row in tables.keyed(SOURCES).items())
         self._by_place = {(row.namespace, row.name): row for row in rows}
         self._by_id = {row.id: row for row in self._by_place.values()}
 
@@ -129,7 +130,7 @@ class SourceRegistry:
             raise LimitExceeded(
                 f"{row.namespace} has {there} sources, which is as many as may be: remove one"
             )
-        self._tables.keyed(_SOURCES).put(_key(row), encode_record(row))
+        self._tables.keyed(SOURCES).put(_key(row), encode_record(row))
         self._by_place[row.namespace, row.name] = row
         self._by_id[row.id] = row
 
@@ -138,13 +139,20 @@ class SourceRegistry:
         gone = RemovedSource(namespace=row.namespace, name=row.name, id=row.id, head=head)
         self._tables.apply(
             [
-                Delete(_SOURCES, _key(row)),
-                Put(_REMOVED, row.id.digest, encode_record(gone)),
-                Trim(_REMOVED, REMOVED_MAX),
+                Delete(SOURCES, _key(row)),
+                Put(REMOVED, row.id.digest, encode_record(gone)),
+                Trim(REMOVED, REMOVED_MAX),
             ]
         )
         del self._by_place[row.namespace, row.name]
         del self._by_id[row.id]
+
+    def drop_removed(self, takes: Callable[[str], bool]) -> list[SourceId]:
+        """Forget that there were sources in the namespaces that `takes` says; which these were."""
+        rows = [decode_record(RemovedSource, row) for _, row in self._removed_rows()]
+        gone = [row.id for row in rows if takes(row.namespace)]
+        self._tables.apply([Delete(REMOVED, source.digest) for source in gone])
+        return gone
 
     def _scoped(self, row: KnownSource) -> ScopedSource:
         kept = self._logs.range(row.id)
@@ -162,7 +170,7 @@ class SourceRegistry:
         ]
 
     def _removed_rows(self) -> list[tuple[bytes, bytes]]:
-        return self._tables.keyed(_REMOVED).items()
+        return self._tables.keyed(REMOVED).items()
 
 
 def label(row: KnownSource, namespace: str) -> str:

@@ -7,6 +7,7 @@ until somebody asks (EVT-13). Blocks are kept by the ropes room, in the caller's
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator
 
@@ -15,6 +16,7 @@ from actors.events.book import Book
 from actors.events.collection import Collector
 from actors.events.conversations import Conversations
 from actors.events.endings import Endings
+from actors.events.erasure import erase_sessions
 from actors.events.ports import RemoteFeed, SourceKeys
 from actors.events.retention import Retention
 from actors.events.sessions import SessionLimits, Sessions
@@ -23,6 +25,7 @@ from actors.room import Call, Room, World
 from protocol.ids import SourceId
 from protocol.messages import Empty
 from protocol.messages import events as messages
+from protocol.messages.erasure import Erase
 from protocol.resource import Resource, ResourceKind, Right
 from protocol.tokenizer import Tokenizer
 from store.events import EventLogs
@@ -99,6 +102,13 @@ class EventsRoom(Room):
         await self.settled()
         self._logs.close()
         self._tables.close()
+
+    async def erase(self, ask: Erase) -> dict[str, int]:
+        counts = await erase_sessions(self._book, self._tables, ask)
+        if ask.objects is None:
+            counts |= await self._sources.erase(ask.takes)
+        await asyncio.to_thread(self._tables.scrub)
+        return counts
 
     def _floor(self, source: SourceId) -> int | None:
         known = self._sources.known(source)

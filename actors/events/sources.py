@@ -158,17 +158,31 @@ class EventSources:
         return self._row(there)
 
     async def remove(self, call: Call, ask: messages.RemoveSource) -> Empty:
-        row = self._registry.find(call, Right.ERASE, ask.namespace, ask.name)
+        await self._forget(self._registry.find(call, Right.ERASE, ask.namespace, ask.name))
+        return Empty()
+
+    async def erase(self, takes: Callable[[str], bool]) -> dict[str, int]:
+        """Erase the sources, and the kinds, of the namespaces that `takes` says, and that there
+        ever were such; how many went."""
+        gone = [row for row in self._registry.all() if takes(row.namespace)]
+        for row in gone:
+            await self._forget(row)
+        for source in self._registry.drop_removed(takes):
+            self._writer.forget(source)
+        return {"sources": len(gone), "kinds": self._kinds.erase(takes)}
+
+    async def _forget(self, row: KnownSource) -> None:
         follower = self._followers.get(row.id)
         if follower is not None:
             await follower.stop()
         await self._writer.close(row.id)
         if self._registry.by_id(row.id) is row:
             self._followers.pop(row.id, None)
+            if row.key_name is not None:
+                self._keys.destroy(row.key_name)
             self._registry.forget(row, self._logs.range(row.id).head)
             self._aggregator.forget(row.id)
             await asyncio.to_thread(self._logs.drop, row.id)
-        return Empty()
 
     async def list(self, call: Call, ask: messages.ListSources) -> messages.Sources:
         rows = self._registry.visible(call, ask.namespace)

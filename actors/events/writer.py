@@ -111,6 +111,11 @@ class LogWriter:
         if queue is not None and queue.task is not None:
             await asyncio.wait({queue.task})
 
+    def forget(self, source: SourceId) -> None:
+        """Forget the keys of appends to `source`, which is closed."""
+        for key, _ in self._appends.items(source.digest):
+            self._appends.delete(key)
+
     async def drain(self) -> None:
         """Finishes what was asked for."""
         tasks = [queue.task for queue in self._queues.values() if queue.task is not None]

@@ -10,7 +10,7 @@ its audience and no more rights than that errand takes.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar, cast
@@ -19,12 +19,12 @@ from actors.gateway.keys import KeyHolder
 from actors.gateway.readiness import Readiness
 from actors.ports import Clock, Entropy, Mailbox
 from protocol.capability import Capability, attenuate, decode_link
-from protocol.caveats import Scope, ServiceCaveat
+from protocol.caveats import Caveat, Scope, ServiceCaveat
 from protocol.envelope import open_reply, seal
 from protocol.errors import AuthorityError, EncodingError, FaultError, RecordError, WorkerFault
 from protocol.limits import MESSAGE_BYTES_MAX, TURN_HANDLE_LIFETIME_NS
 from protocol.record import Record, decode_record, encode_record
-from protocol.resource import Right
+from protocol.resource import Resource, Right
 from protocol.signing import NONCE_BYTES
 
 R = TypeVar("R", bound=Record)
@@ -117,6 +117,33 @@ class Caller:
         """Whether the principal may have answers that `profile` computes, for what it is shown."""
         profiles = Scope.of(self._leaf.caveats).profiles
         return self.has(Right.GENERATE) and profiles is not None and profile in profiles
+
+    @property
+    def chain(self) -> Chain:
+        """The principal's handle. There is no secret in it."""
+        return tuple(self._row.chain)
+
+    def give_out(
+        self,
+        audience: bytes,
+        *,
+        exp_ns: int,
+        resource: Resource | None = None,
+        rights: Iterable[Right] | None = None,
+        caveats: Iterable[Caveat] = (),
+    ) -> Chain:
+        """A handle below the principal's own for the key `audience`. What is left out is as the
+        principal has it. Raises as `attenuate` does."""
+        return attenuate(
+            self._row.chain,
+            self._signer,
+            audience=audience,
+            nonce=self._ports.entropy.draw(NONCE_BYTES),
+            resource=resource,
+            rights=rights,
+            caveats=caveats,
+            exp_ns=exp_ns,
+        )
 
     async def ask(
         self,

@@ -19,7 +19,9 @@ from actors.gateway.room import Gateway
 from actors.room import Room, World
 from protocol.errors import HuginnError
 from protocol.messages import Empty, Operation
+from protocol.messages.erasure import Erase
 from protocol.messages.worker import Stats
+from store.tables import Tables
 
 log = logging.getLogger("huginn.gateway")
 
@@ -41,7 +43,7 @@ class Transport(Protocol):
 
 class FrontRoom(Room):
     """Listens on `host`:`port` from `start` until `drain`. `worker` names the room to probe;
-    `transports` run beside."""
+    `transports` run beside. Owns `tables`, in which the gateway's lie, and closes them last."""
 
     operations: ClassVar[dict[str, Operation]] = {}
 
@@ -54,14 +56,19 @@ class FrontRoom(Room):
         port: int,
         worker: str = "worker",
         transports: Sequence[Transport] = (),
+        tables: Tables | None = None,
     ) -> None:
         super().__init__("gateway", world)
         self._gateway = gateway
+        gateway.on_refusal = self.refusals.put
+        if gateway.presented is not None:
+            gateway.presented.is_revoked = self._is_revoked
         self._readiness = gateway.ports.readiness
         self._host = host
         self._port = port
         self._worker = worker
         self._transports = transports
+        self._tables = tables
         self._runner: web.AppRunner | None = None
         self._probe: asyncio.Task[None] | None = None
 
@@ -71,6 +78,13 @@ class FrontRoom(Room):
         self._probe = asyncio.create_task(self._keep_probing(), name="probe the worker")
         for transport in self._transports:
             await transport.start()
+
+    async def erase(self, ask: Erase) -> dict[str, int]:
+        """The keys of these principals."""
+        keys = sum(self._gateway.keys.remove(name) for name in ask.names)
+        if self._tables is not None:
+            await asyncio.to_thread(self._tables.scrub)
+        return {"keys": keys}
 
     async def _keep_probing(self) -> None:
         while True:
@@ -98,3 +112,5 @@ class FrontRoom(Room):
                 await self._probe
         if self._runner is not None:
             await self._runner.cleanup()
+        if self._tables is not None:
+            self._tables.close()

@@ -13,6 +13,7 @@ import hashlib
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
+from protocol.capability import decode_link
 from protocol.errors import CorruptObject, EncodingError, RecordError
 from protocol.messages.authority import Enroll, Enrolled
 from protocol.record import Record, decode_record, encode_record
@@ -42,6 +43,11 @@ class KeyRow(Record):
     domain: str
     created_s: int
     admin_chain: list[bytes] | None = None
+
+    @property
+    def public(self) -> bytes:
+        """The principal's public key, which the first link names."""
+        return decode_link(self.chain[0]).capability.aud
 
     @classmethod
     def granted(cls, ask: Enroll, made: Enrolled, created_s: int) -> KeyRow:
@@ -90,6 +96,11 @@ class ApiKeys:
             return None
         kept = self._table.get(key_hash(key))
         return None if kept is None else KeyHolder(_read(kept), Signer(principal_seed(key)))
+
+    def of(self, public: bytes) -> KeyRow | None:
+        """The row of the principal whose public key is `public` (32 bytes)."""
+        rows = (_read(kept) for _, kept in self._table.items())
+        return next((row for row in rows if row.public == public), None)
 
     def remove(self, principal: str) -> int:
         """Forget every key of `principal`; how many there were."""

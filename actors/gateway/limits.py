@@ -22,6 +22,7 @@ class Limits:
     how long a client may leave its socket full. `drain_ns_max`: how long a stop waits for what goes
     on off callers' paths. `worker_wait_ns`: how long a request waits for a worker that is being
     started. `turn_wait_ns`: how long one waits for another that is being answered in its session.
+    `requests_open_max` and `requests_minute_max` are for each principal, 0 for no limit.
     """
 
     answer_tokens_default: int = 512
@@ -35,3 +36,5 @@ class Limits:
     worker_wait_ns: int = 30 * _SECOND_NS
     turn_wait_ns: int = 10 * _SECOND_NS
     settle_answers: bool = True
+    requests_open_max: int = 48
+    requests_minute_max: int = 60_000

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final
 
 from actors.gateway.caller import Caller, Ports
-from actors.gateway.keys import ApiKeys
+from actors.gateway.keys import ApiKeys, KeyHolder
 from actors.gateway.limits import Limits
 from actors.gateway.models import ServedModel, ServedModels
+from actors.gateway.presented import PresentedHandles
+from actors.gateway.quotas import Quotas
 from protocol.errors import AuthorityError, HuginnError
+from protocol.signing import Signer
 from store.tables import KeyedTable
 
 log = logging.getLogger("huginn.gateway")
@@ -36,14 +39,26 @@ class Gateway:
         *,
         version: str,
         limits: Limits | None = None,
+        signer: Signer | None = None,
+        anchors: frozenset[bytes] = frozenset(),
     ) -> None:
+        """`signer`: the gateway's own key, with which handles shown under `anchors` are used
+        (None: no handle is taken in place of an API key)."""
         self.ports = ports
         self.keys = ApiKeys(key_table)
+        self.presented = None if signer is None else PresentedHandles(signer, anchors, self.keys)
         self.models = ServedModels(models)
         self.version = version
         self.limits = limits or Limits()
+        self.quotas = Quotas(
+            ports.clock,
+            open_max=self.limits.requests_open_max,
+            minute_max=self.limits.requests_minute_max,
+        )
         self._later: set[asyncio.Task[None]] = set()
         self._draining = False
+        # Hears of what is refused here: the step, what was asked for, and the request's id.
+        self.on_refusal: Callable[[str, str, str], None] = _unheard
 
     @property
     def is_ready(self) -> bool:
@@ -51,15 +66,21 @@ class Gateway:
         return self.ports.readiness.is_ready
 
     def authenticate(self, authorization: str | None, request_id: str) -> Caller:
-        """The caller whose key stands in an `Authorization` header (`Bearer hg-…`).
+        """The caller whose key, or handle for this gateway, stands in an `Authorization` header
+        (`Bearer hg-…`, `Bearer hgh-…`).
 
         Raises AuthorityError with step `key`, the same whatever is wrong with it.
         """
         scheme, _, key = (authorization or "").partition(" ")
-        holder = self.keys.find(key.strip()) if scheme.lower() == _SCHEME else None
+        holder = self._holder(key.strip()) if scheme.lower() == _SCHEME else None
         if holder is None:
             raise AuthorityError("key", "an API key is needed: 'Authorization: Bearer hg-…'")
         return Caller(holder, self.ports, request_id)
+
+    def _holder(self, key: str) -> KeyHolder | None:
+        if self.presented is not None and self.presented.is_one(key):
+            return self.presented.find(key, self.ports.clock.wall_ns())
+        return self.keys.find(key)
 
     def later(self, work: Coroutine[Any, Any, None]) -> None:
         """Do `work` off the caller's path. What goes wrong in it is logged and told to nobody."""
@@ -79,6 +100,9 @@ class Gateway:
         for task in pending:
             task.cancel()
         await asyncio.gather(*pending, return_exceptions=True)
+
+
+def _unheard(step: str, op: str, request_id: str) -> None: ...
 
 
 async def _quietly(work: Coroutine[Any, Any, None]) -> None:

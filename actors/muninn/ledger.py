@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Collection
 from concurrent.futures import Future
 from typing import Final
 
 from protocol import cbor
 from protocol.errors import HuginnError, RequestError
-from store.tables import Put, Tables
+from store.tables import Delete, Put, Tables
 
 log = logging.getLogger("huginn.muninn")
 
@@ -47,6 +48,12 @@ class Ledger:
         except HuginnError as error:
             log.warning("a charge is not written down: %s", error)
 
+    def forget(self, principals: Collection[bytes]) -> None:
+        """Forget these accounts here; `drop_account` does so on disk."""
+        for principal in principals:
+            self._totals.pop(principal, None)
+            self._unread.pop(principal, None)
+
     def totals(self) -> dict[bytes, int]:
         """What every principal was charged, as far as that is known."""
         self._is_read()
@@ -62,6 +69,11 @@ class Ledger:
                 return False
             self._read = True
         return True
+
+
+def drop_account(principal: bytes) -> Delete:
+    """The change that deletes the account of the principal with that key."""
+    return Delete(_TABLE, principal)
 
 
 def _units(value: bytes) -> int:

@@ -20,14 +20,15 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Final
 
+from actors.muninn import telling
+from actors.muninn.erasure import erase_domains
 from actors.muninn.evidence import Examined, examine
-from actors.muninn.index import Suspicion, domains
+from actors.muninn.index import domains
 from actors.muninn.ledger import Ledger
 from actors.muninn.limits import MemoLimits
 from actors.muninn.memo import DomainMemo, Found
 from actors.muninn.ports import Presence, RoomPresence
 from actors.room import Call, Room, World
-from protocol.derivation import open_evidence
 from protocol.errors import (
     CapabilityError,
     CorruptObject,
@@ -36,9 +37,10 @@ from protocol.errors import (
     StoreFault,
 )
 from protocol.families import unremembered
-from protocol.ids import EvidenceId, InvocationId, ProfileId
+from protocol.ids import InvocationId, ProfileId
 from protocol.messages import Empty
 from protocol.messages import muninn as messages
+from protocol.messages.erasure import Erase
 from protocol.record import encode_record
 from protocol.resource import Resource, ResourceKind, Right
 from store.tables import Tables
@@ -82,6 +84,7 @@ class MuninnRoom(Room):
         self._memos: dict[str, DomainMemo] = {}
         self._mending: dict[str, asyncio.Task[object]] = {}
         self._counters: Counter[str] = Counter()
+        self._erasing: set[str] = set()
 
     async def start(self) -> None:
         await super().start()
@@ -96,6 +99,21 @@ class MuninnRoom(Room):
         await self.mended()
         if self._tables is not None:
             self._tables.close()
+
+    async def erase(self, ask: Erase) -> dict[str, int]:
+        """While it is erased a domain has no memo; what is in one's hands is let go of first."""
+        self._erasing.update(ask.domains)
+        try:
+            memos = [memo for each in ask.domains if (memo := self._memos.pop(each, None))]
+            await self.mended()
+            for memo in memos:
+                await memo.admit([])  # behind all who were before us
+            self._ledger.forget(ask.principals)
+            if self._tables is None:
+                return {}
+            return await asyncio.to_thread(erase_domains, self._tables, ask.domains, ask.principals)
+        finally:
+            self._erasing.difference_update(ask.domains)
 
     # -- reporting ---------------------------------------------------------------------------
 
@@ -189,7 +207,7 @@ class MuninnRoom(Room):
         # What ran meanwhile may have revoked the caller, or put what was found into quarantine.
         self._require_still(call)
         answers = [
-            _answer(each) if memo and each and there and memo.stands(each) else _UNKNOWN
+            telling.answer(each) if memo and each and there and memo.stands(each) else _UNKNOWN
             for each, there in zip(found, held, strict=True)
         ]
         self._counters.update(f"look {answer.state}" for answer in answers)
@@ -252,7 +270,7 @@ class MuninnRoom(Room):
         _operates(call)
         memos = self._asked(None)
         quarantined = [
-            _quarantined(memo.domain, key, suspicion)
+            telling.quarantined(memo.domain, key, suspicion)
             for memo in memos
             for key, suspicion in memo.suspicions(messages.QUARANTINED_MAX)
         ]
@@ -270,6 +288,11 @@ class MuninnRoom(Room):
             ],
         )
 
+    async def on_charge(self, call: Call, ask: Empty) -> messages.Account:
+        principal = call.handle.principal
+        total = self._ledger.totals().get(principal, 0)
+        return messages.Account(principal=principal, derivations=total)
+
     async def on_rebuild(self, call: Call, ask: messages.Rebuild) -> messages.Rebuilt:
         _operates(call)
         memos = self._asked(ask.domain)
@@ -284,7 +307,7 @@ class MuninnRoom(Room):
 
     def _memo(self, domain: str) -> DomainMemo | None:
         """The memo of `domain`, opened if it was not; None if the memo is disabled."""
-        if self._enabled is None:
+        if self._enabled is None or domain in self._erasing:
             return None
         memo = self._memos.get(domain)
         if memo is None:
@@ -356,37 +379,3 @@ def _check_batch(count: int) -> None:
         raise LimitExceeded(
             f"{count} entries in one message: 0 to {messages.BATCH_MAX} are allowed"
         )
-
-
-def _answer(found: Found) -> messages.Answer:
-    examined, first = found.examined, found.first
-    signed = None if first is None else first.evidence
-    began = examined.evidence if signed is None else open_evidence(signed)
-    return messages.Answer(
-        state="known",
-        invocation=examined.invocation,
-        outputs=list(examined.evidence.outputs),
-        evidence=examined.id,
-        executor=began.executor,
-        engine_build=began.engine_build,
-        first_ns=None if first is None else first.at_ns,
-        testimonies=found.testimonies,
-        checks=found.checks,
-    )
-
-
-def _quarantined(domain: str, key: InvocationId, suspicion: Suspicion) -> messages.Quarantined:
-    opened = [open_evidence(signed) for signed in suspicion.evidence]
-    return messages.Quarantined(
-        domain=domain,
-        invocation=key,
-        testimonies=[
-            messages.Testimony(
-                evidence=EvidenceId.of(encode_record(each)),
-                engine_build=each.engine_build,
-                executor=each.executor,
-                outputs=list(each.outputs),
-            )
-            for each in opened
-        ],
-    )

@@ -21,6 +21,7 @@ from itertools import chain
 from typing import Final
 
 from actors.room import Call, Room, World
+from actors.ropes.erasure import erase_objects
 from actors.ropes.publications import PublicBlocks
 from actors.ropes.tree import tree_nodes
 from protocol.assembly import SEQUENCE_CONTRACT_ID, ContextSequence, sequence_of
@@ -38,6 +39,7 @@ from protocol.ids import (
 from protocol.limits import CONTENT_BYTES_MAX
 from protocol.messages import Empty
 from protocol.messages import ropes as messages
+from protocol.messages.erasure import Erase
 from protocol.publication import PUBLIC
 from protocol.record import decode_record, encode_record
 from protocol.resource import Resource, ResourceKind, Right, path_covers
@@ -108,6 +110,10 @@ class RopesRoom(Room):
             return EMPTY_BYTES if node == EMPTY_ID else self._store.get(view, node)
 
         return read
+
+    async def erase(self, ask: Erase) -> dict[str, int]:
+        self._lengths.clear()
+        return await asyncio.to_thread(erase_objects, self._store, ask)
 
     # -- operations --------------------------------------------------------------------------
 

@@ -120,6 +120,7 @@ class EmbeddedShell:
         room = self.mailbox.rooms.pop(name, None)
         if room is not None:
             try:
+                await room.refusals.settle()
                 await room.drain()
             except Exception:
                 # The others have files to close all the same.

@@ -91,6 +91,7 @@ class RoomActor:
 
     async def drain(self) -> None:
         if self._room is not None:
+            await self._room.refusals.settle()
             await self._room.drain()
         self._ended.set()
 

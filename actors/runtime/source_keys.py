@@ -17,3 +17,6 @@ class StoredSourceKeys:
 
     def signer(self, name: str) -> Signer:
         return Signer(bytes(self._store.ed25519(name)))
+
+    def destroy(self, name: str) -> bool:
+        return self._store.destroy(f"{name}.ed25519")

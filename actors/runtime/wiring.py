@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 import os
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +18,7 @@ from actors import VERSION
 from actors.config import Config
 from actors.ports import Clock, Entropy, Mailbox
 from actors.room import Room, World
+from actors.runtime.marks import TableMark
 from actors.runtime.plan import VERIFIER, Plan, database_path, room_signer
 from actors.runtime.world import SystemClock, SystemEntropy
 from profiles import loader, weights
@@ -133,10 +136,16 @@ def _tables(plan: Plan, name: str) -> SqliteTables:
     return SqliteTables(Database(database_path(plan.config.home_path, name)))
 
 
+def _marked(world: World, tables: SqliteTables) -> World:
+    """`world` for a room that keeps what its door accepted in `tables`."""
+    return replace(world, mark=TableMark(tables))
+
+
 def _authority(plan: Plan, world: World, root: Signer) -> AuthorityRoom:
     from actors.authority.room import AuthorityRoom
 
-    return AuthorityRoom(world, _tables(plan, "authority"), root)
+    tables = _tables(plan, "authority")
+    return AuthorityRoom(_marked(world, tables), tables, root)
 
 
 def _ropes(plan: Plan, world: World) -> RopesRoom:
@@ -146,14 +155,22 @@ def _ropes(plan: Plan, world: World) -> RopesRoom:
 
     home = plan.config.home_path
     database = Database(database_path(home, "ropes"))
-    return RopesRoom(world, SqliteObjectStore(database, BlobFiles(home / "blobs")))
+    marked = _marked(world, SqliteTables(database))
+    return RopesRoom(marked, SqliteObjectStore(database, BlobFiles(home / "blobs")))
 
 
 def _assembler(plan: Plan, world: World) -> AssemblerRoom:
     from actors.assembler.room import AssemblerRoom
 
     contracts = profile_contracts(bound_profile(plan), vocabulary(plan))
-    return AssemblerRoom(world, {contracts.name: contracts}, engine_build=f"huginn {VERSION}")
+    # It keeps nothing but its mark: all that it knows can be had again.
+    tables = _tables(plan, "assembler")
+    return AssemblerRoom(
+        _marked(world, tables),
+        {contracts.name: contracts},
+        engine_build=f"huginn {VERSION}",
+        tables=tables,
+    )
 
 
 def _muninn(plan: Plan, world: World) -> MuninnRoom:
@@ -168,7 +185,7 @@ def _muninn(plan: Plan, world: World) -> MuninnRoom:
     profile = bound_profile(plan)
     proven = profile.reproducible_generation
     return MuninnRoom(
-        world,
+        world if tables is None else _marked(world, tables),
         tables,
         verifiers=(room_signer(plan.config.home_path, VERIFIER, world.entropy).public,),
         reproducible={ProfileId.of(encode_record(profile))} if proven else (),
@@ -186,10 +203,11 @@ def _events(plan: Plan, world: World) -> EventsRoom:
 
     config = plan.config
     database = Database(database_path(config.home_path, "events"))
+    tables = SqliteTables(database)
     return EventsRoom(
-        world,
+        _marked(world, tables),
         SqliteEventLogs(database),
-        SqliteTables(database),
+        tables,
         tokenizer=vocabulary(plan),
         keys=StoredSourceKeys(config.home_path / "keys", world.entropy),
         feed=HttpFeed(config.home_path / "remote-keys"),
@@ -226,6 +244,9 @@ def page_tiers(config: Config, clock: Clock, entropy: Entropy) -> Tiers:
     def key_for(domain: str) -> bytes:
         return keys.secret(f"pages-{domain_digest(domain).hex()}", DOMAIN_KEY_BYTES)
 
+    def destroy(domain: str) -> bool:
+        return keys.destroy(f"pages-{domain_digest(domain).hex()}.secret")
+
     try:
         disk = PageStore(
             config.home_path / "pages",
@@ -236,13 +257,14 @@ def page_tiers(config: Config, clock: Clock, entropy: Entropy) -> Tiers:
         )
     except StoreFault as error:
         log.warning("no prefix states are kept on disk: %s", error)
-        return Tiers(host)
+        return Tiers(host, destroy_key=destroy, unopened=error.message)
     writer = PageWriter(disk, host).start() if config.publish_pages else None
-    return Tiers(host, disk, writer)
+    return Tiers(host, disk, writer, destroy_key=destroy)
 
 
 def _worker(plan: Plan, world: World) -> WorkerRoom:
     from actors.worker.backends.llama import LlamaBackend
+    from actors.worker.ledgers import LedgerPorts
     from actors.worker.limits import WorkerLimits
     from actors.worker.room import WorkerRoom
 
@@ -252,13 +274,14 @@ def _worker(plan: Plan, world: World) -> WorkerRoom:
     tables = _tables(plan, "worker")
     backend = LlamaBackend(path, profile, threads_batch=plan.config.threads_prefill)
     return WorkerRoom(
-        world,
+        _marked(world, tables),
         backend,
         ProfileId.of(encode_record(profile)),
         model_info(profile),
         tables.keyed("receipts"),
         profile_name=profile.name,
         public_table=tables.keyed("public"),
+        ledgers=LedgerPorts(tables.keyed("charges"), tables.keyed("use"), time.process_time_ns),
         tiers=page_tiers(plan.config, world.clock, world.entropy),
         limits=WorkerLimits(
             chunk_tokens=profile.chunk_tokens,
@@ -268,6 +291,7 @@ def _worker(plan: Plan, world: World) -> WorkerRoom:
         ),
         process=os.getpid(),
         engine_build=f"{profile.backend} {profile.build_digest.hex()}",
+        tables=tables,
     )
 
 
@@ -302,15 +326,26 @@ def _gateway(plan: Plan, world: World) -> FrontRoom:
         answer_ns_max=config.answer_seconds_max * _SECOND_NS,
         ping_ns=config.ping_seconds * _SECOND_NS,
         settle_answers=config.settle_answers,
+        requests_open_max=config.requests_open_max,
+        requests_minute_max=config.requests_minute_max,
     )
     tables = _tables(plan, "gateway")
-    gateway = Gateway(ports, tables.keyed("keys"), [model], version=VERSION, limits=limits)
+    gateway = Gateway(
+        ports,
+        tables.keyed("keys"),
+        [model],
+        version=VERSION,
+        limits=limits,
+        signer=world.signer,
+        anchors=world.anchors,
+    )
     return FrontRoom(
-        world,
+        _marked(world, tables),
         gateway,
         host=config.host,
         port=config.port,
         transports=_transports(config.home_path, gateway, tables),
+        tables=tables,
     )
 
 

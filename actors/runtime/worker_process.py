@@ -64,6 +64,7 @@ async def run(plan: Plan, name: str, down_path: str, up_path: str) -> None:
     serving = asyncio.create_task(server.serve())
     controlling = asyncio.create_task(_control(server))
     await asyncio.wait({serving, controlling}, return_when=asyncio.FIRST_COMPLETED)
+    await room.refusals.settle()
     await room.drain()
     serving.cancel()
     controlling.cancel()

@@ -46,6 +46,12 @@ class Admission:
         self._check_open()
         if key in self._jobs:
             raise Conflict(f"response {key.response!r:.80} is being generated: name another")
+        mine = sum(other.owner == key.owner for other in self._jobs)
+        if mine >= self._limits.jobs_owner_max:
+            raise Unavailable(
+                f"{mine} of your answers are open, the limit is {self._limits.jobs_owner_max}: "
+                "try again when one has ended"
+            )
         if len(self._jobs) >= self._limits.jobs_max:
             raise Unavailable(
                 f"{len(self._jobs)} answers are open, the limit is {self._limits.jobs_max}: "

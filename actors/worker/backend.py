@@ -25,6 +25,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from protocol.errors import ProfileFault
 from protocol.page import PageRows
 from protocol.tokenizer import Tokenizer
 from protocol.tokens import TokenIds
@@ -107,3 +108,12 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Free the model. Any later call raises WorkerFault."""
+
+
+def check_backend(backend: Backend, chunk_tokens: int) -> None:
+    """Raises ProfileFault for a back end that takes fewer than `chunk_tokens` tokens at a time."""
+    if backend.chunk_tokens < chunk_tokens:
+        raise ProfileFault(
+            f"the schedule feeds {chunk_tokens} tokens at a time; this back end takes at most "
+            f"{backend.chunk_tokens}"
+        )

@@ -22,7 +22,16 @@ from actors.worker.answer import Finish
 from actors.worker.backend import Backend, Logits
 from actors.worker.exports import Exports
 from actors.worker.fairness import Turns, groups
-from actors.worker.jobs import DigestKnown, Job, Settled, Settlement, Withdrawal, Withdrawn
+from actors.worker.jobs import (
+    DigestKnown,
+    Forgotten,
+    Job,
+    Oblivion,
+    Settled,
+    Settlement,
+    Withdrawal,
+    Withdrawn,
+)
 from actors.worker.receipts import TIERS, block_receipts
 from actors.worker.seats import Seats
 from actors.worker.tiers import Tiers
@@ -37,7 +46,7 @@ class Engine:
     """Everything but `submit` and the counters is for one thread.
 
     Counters only grow: `prefilled_tokens` fed by the schedule, `reused_tokens` not fed because
-    they were there, `decoded_tokens` generated, `jobs_failed`. `streams_busy` and
+    they were there, `decoded_tokens` generated, `jobs_failed`, `busy_ns`. `streams_busy` and
     `resident_tokens` are as of the last step. `flush` sends on what jobs were posted.
     """
 
@@ -60,7 +69,7 @@ class Engine:
         self.streams = self._seats.streams
         self.exports: Exports = self._seats.exports
         self._turns = Turns()
-        self._inbox: deque[Job | Settlement | Withdrawal] = deque()
+        self._inbox: deque[Job | Settlement | Withdrawal | Oblivion] = deque()
         self._waiting: deque[Job] = deque()
         self._prefilling: deque[Job] = deque()
         self._decoding: list[Job] = []
@@ -69,6 +78,7 @@ class Engine:
         self.reused_tokens = 0
         self.decoded_tokens = 0
         self.jobs_failed = 0
+        self.busy_ns = 0
         self.streams_busy = 0
         self.resident_tokens = 0
 
@@ -82,13 +92,16 @@ class Engine:
         """Jobs with a stream."""
         return len(self._prefilling) + len(self._decoding)
 
-    def submit(self, work: Job | Settlement | Withdrawal) -> None:
+    def submit(self, work: Job | Settlement | Withdrawal | Oblivion) -> None:
         """Take in work; any thread may call. The engine posts its end, whatever that is."""
         self._inbox.append(work)
 
     def step(self) -> bool:
         """Do the next unit of work; False if there is none until more is submitted."""
+        began_ns = self._clock.steady_ns()
         more = self._unit()
+        if more:
+            self.busy_ns += self._clock.steady_ns() - began_ns
         self.streams_busy = self.streams.leased
         self.resident_tokens = self.streams.resident_tokens
         self._flush()
@@ -129,6 +142,8 @@ class Engine:
                     self._settling.append(work)
                 case Withdrawal():
                     self._withdraw(work)
+                case Oblivion():
+                    self._forget_domains(work)
                 case _:
                     self._waiting.append(work)
 
@@ -146,6 +161,24 @@ class Engine:
             withdrawal.post(error if isinstance(error, StoreFault) else fault)
         else:
             withdrawal.post(Withdrawn())
+
+    def _forget_domains(self, oblivion: Oblivion) -> None:
+        """Jobs of these domains end here, and what they were computed on goes."""
+        gone = oblivion.domains
+        for job in [*self._waiting, *self._prefilling, *self._decoding]:
+            if job.domain in gone:
+                self._end(job, "cancelled")
+        for settlement in [s for s in self._settling if s.domain in gone]:
+            self._settling.remove(settlement)
+            settlement.post(Settled(complete=False))
+        try:
+            self._seats.forget(gone)
+        except Exception as error:
+            log.exception("what was computed could not be erased")
+            fault = StoreFault(f"prefix states could not be erased: {error}")
+            oblivion.post(error if isinstance(error, StoreFault) else fault)
+        else:
+            oblivion.post(Forgotten())
 
     def _reap(self) -> None:
         """End what was cancelled or ran out of time."""

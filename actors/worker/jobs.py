@@ -45,6 +45,10 @@ class Withdrawn(NamedTuple):
     """Nothing is left in the public domain."""
 
 
+class Forgotten(NamedTuple):
+    """Nothing is left of these domains."""
+
+
 class Settled(NamedTuple):
     """The settlement is over. `complete` if the whole of it is resident; `pages`: those of all its
     advances, in order, if they are known."""
@@ -53,7 +57,7 @@ class Settled(NamedTuple):
     pages: tuple[PageId, ...] = ()
 
 
-Event = Item | HuginnError | DigestKnown | Settled | Withdrawn
+Event = Item | HuginnError | DigestKnown | Settled | Withdrawn | Forgotten
 
 
 @dataclass(slots=True, eq=False)
@@ -124,4 +128,12 @@ class Settlement:
 class Withdrawal:
     """A block is not public any more: forget all that is. Done before anything else."""
 
+    post: Callable[[Event], None]
+
+
+@dataclass(slots=True, eq=False)
+class Oblivion:
+    """End what runs for these domains, and forget all that was computed for them."""
+
+    domains: frozenset[str]
     post: Callable[[Event], None]

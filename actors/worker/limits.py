@@ -14,17 +14,19 @@ SECOND_NS: Final = 10**9
 
 @dataclass(frozen=True, slots=True)
 class WorkerLimits:
-    """`jobs_max` counts answers, waiting or running; `settles_max` settlements that wait. A job
-    may ask for at most `job_ns_max`; a settlement that found no quiet moment for `settle_ns_max`
-    is let go. A cancellation that overtakes its job is remembered for `tombstone_ns`; at most
-    `tombstones_max` for one owner. `drain_ns` is how long a running answer may go on when the
-    worker stops. `chunk_tokens`, `reproducible` and `states_equal` come from the profile; the last
-    says that states are equal bit by bit, so that evidence of an advance can be compared."""
+    """`jobs_max` counts answers, waiting or running, `jobs_owner_max` those of one owner;
+    `settles_max` settlements that wait. A job may ask for at most `job_ns_max`; a settlement that
+    found no quiet moment for `settle_ns_max` is let go. A cancellation that overtakes its job is
+    remembered for `tombstone_ns`; at most `tombstones_max` for one owner. `drain_ns` is how long a
+    running answer may go on when the worker stops. `chunk_tokens`, `reproducible` and
+    `states_equal` come from the profile; the last says that states are equal bit by bit, so that
+    evidence of an advance can be compared."""
 
     chunk_tokens: int = CHUNK_TOKENS
     reproducible: bool = True
     states_equal: bool = False
     jobs_max: int = 64
+    jobs_owner_max: int = 48
     settles_max: int = 64
     job_ns_max: int = 3_600 * SECOND_NS
     settle_ns_max: int = 120 * SECOND_NS

@@ -89,6 +89,10 @@ class ReceiptTable(Protocol):
 
     def get(self, key: bytes) -> bytes | None: ...
 
+    def delete(self, key: bytes) -> bool: ...
+
+    def items(self, prefix: bytes = b"") -> list[tuple[bytes, bytes]]: ...
+
     def trim(self, keep: int) -> int: ...
 
 
@@ -141,6 +145,20 @@ class Receipts:
         value = await self._blocking(lambda: self._table.get(key))
         return decode_record(Receipt, value) if isinstance(value, bytes) else None
 
+    async def forget(self, domain: str) -> int:
+        """Delete every receipt of `domain`; how many were written down."""
+        await self.flush()
+        start = _start(domain)
+        for key in [key for key in self._recent if key.startswith(start)]:
+            del self._recent[key]
+            self._dirty.discard(key)
+            self._final.discard(key)
+        found = await self._blocking(partial(self._delete, start))
+        return found if isinstance(found, int) else 0
+
+    def _delete(self, start: bytes) -> int:
+        return sum(self._table.delete(key) for key, _ in self._table.items(start))
+
     async def flush(self) -> None:
         """Wait until everything recorded so far is written, or lost with a warning."""
         while self._writer is not None:
@@ -176,3 +194,13 @@ class Receipts:
 
 def _key(domain: str, response: str) -> bytes:
     return cbor.encode([domain, response])
+
+
+def _start(domain: str) -> bytes:
+    """With what the keys of `domain`, and no others, begin: a text carries its own length."""
+    return _key(domain, "").removesuffix(cbor.encode(""))
+
+
+def traces(table: ReceiptTable, domains: Sequence[str]) -> list[str]:
+    """Of which `domains` there are receipts still."""
+    return [f"receipts of {domain}" for domain in domains if table.items(_start(domain))]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import ClassVar
 
 from msgspec import structs
@@ -21,19 +22,22 @@ from actors.reporting import EvidenceQueue
 from actors.room import Call, Room, World
 from actors.worker.admission import Admission
 from actors.worker.answer import Answer
-from actors.worker.backend import Backend
+from actors.worker.backend import Backend, check_backend
 from actors.worker.drivers import Driver, ThreadDriver
 from actors.worker.engine import Engine
+from actors.worker.figures import figures
 from actors.worker.jobs import (
     DigestKnown,
     Event,
     Job,
     JobKey,
+    Oblivion,
     Owner,
     Settled,
     Settlement,
     Withdrawal,
 )
+from actors.worker.ledgers import LedgerOperations, LedgerPorts, Ledgers
 from actors.worker.limits import WorkerLimits
 from actors.worker.outbox import Outbox
 from actors.worker.posts import Posts
@@ -47,12 +51,12 @@ from protocol.errors import (
     HuginnError,
     LimitExceeded,
     NotVisible,
-    ProfileFault,
     Unavailable,
 )
 from protocol.ids import ProfileId
 from protocol.messages import Empty, Operation
 from protocol.messages.assembler import Segment
+from protocol.messages.erasure import Erase
 from protocol.messages.ropes import Publications
 from protocol.messages.worker import (
     OPERATIONS,
@@ -69,14 +73,15 @@ from protocol.messages.worker import (
 )
 from protocol.publication import PUBLIC, check_prefix
 from protocol.resource import Resource, ResourceKind, Right
+from store.tables import Tables
 
 RESPONSE_CHARS_MAX = 255
 
 
-class WorkerRoom(Room):
-    """Owns `backend` and `tiers` from now on. `process` is what `stats` says about the operating
-    system's process, `engine_build` what evidence says about the code that computes. Raises
-    ProfileFault for a back end that cannot follow the schedule."""
+class WorkerRoom(LedgerOperations, Room):
+    """Owns `backend`, `tiers` and `tables` (in which the others lie) from now on. `process` is what
+    `stats` says about the operating system's process, `engine_build` what evidence says about the
+    code that computes. Raises ProfileFault for a back end that cannot follow the schedule."""
 
     operations: ClassVar[dict[str, Operation]] = OPERATIONS
 
@@ -90,17 +95,19 @@ class WorkerRoom(Room):
         *,
         profile_name: str,
         public_table: PublicTable | None = None,
+        ledgers: LedgerPorts | None = None,
         tiers: Tiers | None = None,
         limits: WorkerLimits | None = None,
         name: str = "worker",
         process: int = 0,
         engine_build: str = "huginn",
         driver: Driver | None = None,
+        tables: Tables | None = None,
         blocking: Callable[[Callable[[], object]], Awaitable[object]] = asyncio.to_thread,
     ) -> None:
         super().__init__(name, world)
         self._limits = limits or WorkerLimits()
-        _check_backend(backend, self._limits.chunk_tokens)
+        check_backend(backend, self._limits.chunk_tokens)
         self._backend = backend
         self._profile = profile_id
         self._resource = Resource(kind=ResourceKind.PROFILE, name=profile_name)
@@ -114,6 +121,7 @@ class WorkerRoom(Room):
         )
         self._admission = Admission(world.clock, self._limits)
         self._blocking = blocking
+        self._tables = tables
         self._receipts = Receipts(receipts_table, self._limits.receipts_kept, blocking=blocking)
         self._tiers = tiers
         self._public = PublicBlocks(
@@ -122,8 +130,7 @@ class WorkerRoom(Room):
             self._withdraw,
             blocking=blocking,
         )
-        queue = EvidenceQueue(self, engine_build)
-        self._testimony = Testimony(queue, profile_id, self._limits)
+        self._testimony = Testimony(EvidenceQueue(self, engine_build), profile_id, self._limits)
         self._posts = Posts()
         self._engine = Engine(
             backend,
@@ -133,6 +140,8 @@ class WorkerRoom(Room):
             tiers=tiers,
             flush=self._posts.flush,
         )
+        used = (profile_id, self._engine, tiers, world.clock)
+        self._ledgers = Ledgers(ledgers, *used, blocking=blocking)
         self._driver = driver or ThreadDriver()
         self._driver.start(self._engine)
         self._drained = False
@@ -227,20 +236,7 @@ class WorkerRoom(Room):
         return HeldPages(held=bool(held))
 
     async def on_stats(self, call: Call, ask: Empty) -> Stats:
-        engine = self._engine
-        return Stats(
-            profile=self._profile,
-            streams=self._backend.streams,
-            streams_busy=engine.streams_busy,
-            resident_tokens=engine.resident_tokens,
-            waiting=engine.waiting,
-            prefilled_tokens=engine.prefilled_tokens,
-            reused_tokens=engine.reused_tokens,
-            decoded_tokens=engine.decoded_tokens,
-            jobs_failed=engine.jobs_failed,
-            tiers={} if self._tiers is None else self._tiers.stats(),
-            process=self._process,
-        )
+        return figures(self._profile, self._backend, self._engine, self._tiers, self._process)
 
     async def on_info(self, call: Call, ask: Empty) -> ModelInfo:
         call.handle.require(Right.GENERATE, self._resource)
@@ -253,6 +249,17 @@ class WorkerRoom(Room):
             raise ContentError("only the ropes room says what is public")
         await self._public.refresh()
         return Empty()
+
+    async def erase(self, ask: Erase) -> dict[str, int]:
+        """Of these domains: streams, pages, the keys of these, receipts, and what was to be told of
+        them."""
+        await self._carry_out(partial(Oblivion, frozenset(ask.domains)))
+        await self._testimony.forget(ask.domains)
+        receipts = sum([await self._receipts.forget(domain) for domain in ask.domains])
+        await self._ledgers.charges.forget(ask.principals)
+        if self._tables is not None:
+            await self._blocking(self._tables.scrub)
+        return {"receipts": receipts}
 
     async def drain(self) -> None:
         """Admit nothing more, give running answers `drain_ns`, then end everything and free the
@@ -271,10 +278,13 @@ class WorkerRoom(Room):
         # What was posted to the loop is taken in before the receipts are flushed.
         await asyncio.sleep(0)
         await self._receipts.flush()
+        await self._ledgers.drain()
         await self._testimony.drain()
         if self._tiers is not None:
             await self._blocking(self._tiers.close)
         self._backend.close()
+        if self._tables is not None:
+            await self._blocking(self._tables.close)
 
     # -- jobs --------------------------------------------------------------------------------
 
@@ -306,10 +316,11 @@ class WorkerRoom(Room):
             post=self._posts.poster(lambda event: self._on_event(job, outbox, event)),
         )
         self._admission.add(job)
+        self._ledgers.admitted(job)
         self._submit(job)
         return job, outbox
 
-    def _submit(self, work: Job | Settlement | Withdrawal) -> None:
+    def _submit(self, work: Job | Settlement | Withdrawal | Oblivion) -> None:
         self._engine.submit(work)
         self._driver.wake()
 
@@ -326,8 +337,14 @@ class WorkerRoom(Room):
         """Have the engine give up what is public. Raises StoreFault if it could not."""
         if self._drained:
             raise Unavailable("the worker is stopping: it asks what is public when it starts")
+        await self._carry_out(Withdrawal)
+
+    async def _carry_out(
+        self, work: Callable[[Callable[[Event], None]], Withdrawal | Oblivion]
+    ) -> None:
+        """Have the engine do `work`; raises what it posts that could not be done."""
         over: asyncio.Future[Event] = asyncio.get_running_loop().create_future()
-        self._submit(Withdrawal(self._posts.poster(over.set_result)))
+        self._submit(work(self._posts.poster(over.set_result)))
         event = await asyncio.shield(over)
         if isinstance(event, HuginnError):
             raise event
@@ -337,6 +354,7 @@ class WorkerRoom(Room):
             case Item() | HuginnError():
                 if isinstance(event, HuginnError) or event.kind == "end":
                     self._admission.remove(job)
+                    self._ledgers.ended(job)
                 if isinstance(event, Item) and event.receipt is not None:
                     self._receipts.record(job.domain, event.receipt)
                 outbox.put(event)
@@ -373,11 +391,3 @@ class WorkerRoom(Room):
 def _sees(call: Call, *, touched: bool) -> bool:
     """Whether the caller may know what was reused; `touched`: in the public domain too."""
     return call.has(Right.TELEMETRY) and (not touched or call.handle.sees(PUBLIC))
-
-
-def _check_backend(backend: Backend, chunk_tokens: int) -> None:
-    if backend.chunk_tokens < chunk_tokens:
-        raise ProfileFault(
-            f"the schedule feeds {chunk_tokens} tokens at a time; this back end takes at most "
-            f"{backend.chunk_tokens}"
-        )

@@ -20,7 +20,7 @@ A restore that fails leaves its stream empty, and the prompt is computed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -102,6 +102,16 @@ class Seats:
         self.streams.withdraw()
         if self._tiers is not None:
             self._tiers.drop(PUBLIC)
+
+    def forget(self, domains: Collection[str]) -> None:
+        """Nothing is left of `domains`, in streams or tiers; their jobs have ended. Raises
+        StoreFault if pages or a key stay."""
+        for stream in self.streams:
+            if stream.domain in domains and not stream.retired:
+                self.clear(stream.index)
+        if self._tiers is not None:
+            for domain in domains:
+                self._tiers.erase(domain)
 
     def feed(
         self, stream: int, advance: Advance, chain: ChainId, *, logits: bool, public: bool = False

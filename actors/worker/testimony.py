@@ -8,7 +8,7 @@ honestly give another result (DRV-2).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Final
 
@@ -74,6 +74,10 @@ class Testimony:
             {"tokens": answer.tokens},
             Origin(context=job.context, parameters=parameters),
         )
+
+    async def forget(self, domains: Collection[str]) -> None:
+        """Tell nothing more of `domains`; see `EvidenceQueue.forget`."""
+        await self._queue.forget(domains)
 
     async def drain(self) -> None:
         """Send what waits."""

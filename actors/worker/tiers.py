@@ -13,13 +13,14 @@ and then in the caller's own, where they lie if they were fed before their block
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 from actors.worker.writer import PageWriter
-from protocol.errors import HuginnError
+from protocol.errors import HuginnError, StoreFault
 from protocol.ids import ChainId, PageId
 from protocol.page import PageRows, page_digest
 from protocol.publication import PUBLIC
@@ -84,13 +85,20 @@ class Tiers:
         *,
         gain_tokens_min: int = GAIN_TOKENS_MIN,
         tail_tokens_min: int = TAIL_TOKENS_MIN,
+        destroy_key: Callable[[str], object] | None = None,
+        unopened: str | None = None,
     ) -> None:
+        """`destroy_key` destroys the key of a domain's pages. `unopened`: why there is a disk that
+        is not among the tiers."""
         self.tail_tokens_min = tail_tokens_min
         self._gain_tokens_min = gain_tokens_min
         self._tiers: dict[TierName, PageTier] = {"host": host}
         if disk is not None:
             self._tiers["disk"] = disk
         self._writer = writer
+        self._read_bytes: Counter[TierName] = Counter()
+        self._destroy_key = destroy_key
+        self._unopened = unopened
 
     def keep(self, page: Page, rows: PageRows) -> None:
         """Keep a page that was exported. It may get lost; nobody waits for the disk."""
@@ -127,6 +135,15 @@ class Tiers:
             self._writer.forget(domain)
         if "disk" in self._tiers:
             self._tiers["disk"].drop_domain(domain)
+
+    def erase(self, domain: str) -> None:
+        """Erase every page of `domain`, and then the key that they were sealed with. Raises
+        StoreFault if the disk refuses, or if there are pages that cannot be reached."""
+        if self._unopened is not None:
+            raise StoreFault(f"its pages cannot be reached: {self._unopened}")
+        self.drop(domain)
+        if self._destroy_key is not None and domain != PUBLIC:
+            self._destroy_key(domain)
 
     def is_worth(self, *, gain: int, tokens: int) -> bool:
         """Whether to restore `tokens` tokens, `gain` of which would be fed otherwise."""
@@ -165,7 +182,8 @@ class Tiers:
     def stats(self) -> dict[str, dict[str, int]]:
         """Counters of each tier, by its name."""
         found: dict[str, dict[str, int]] = {
-            name: _counters(tier.stats()) for name, tier in self._tiers.items()
+            name: _counters(tier.stats()) | {"read_bytes": self._read_bytes[name]}
+            for name, tier in self._tiers.items()
         }
         if self._writer is not None:
             found["disk"] |= {"queued": self._writer.queued, "dropped": self._writer.dropped}
@@ -217,6 +235,7 @@ class Tiers:
         for name in held.tiers:
             rows = self._tiers[name].read(held.info, BOTH if both else FULL)
             if not isinstance(rows, Refused):
+                self._read_bytes[name] += len(rows.full) + len(rows.sliding)
                 return _Read(name, both, rows)
             log.warning("a page in %s was refused (%s): %s", name, rows.reason, rows.what)
             refused.append(rows.reason)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
+from protocol.ids import CapabilityId
 from protocol.messages import Empty, Operation
+from protocol.messages.erasure import ASKED, ORDER
 from protocol.record import Record
 
 
@@ -96,12 +98,101 @@ class RegistrationPayload(Record):
     registered_ns: int
 
 
+class HandOut(Record):
+    """Put on record that the caller gave out the handle `chain`, which lies below its own."""
+
+    chain: list[bytes]
+
+
+class HandedRow(Record):
+    """One handle on record: what its last link says, of how many `links` it is, and whether any
+    of them is `revoked`. Times are Unix ns."""
+
+    id: CapabilityId
+    audience: bytes
+    resource: str
+    rights: list[str]
+    nbf_ns: int
+    exp_ns: int
+    links: int
+    revoked: bool
+
+
+class HandedOut(Record):
+    """Every handle on record below the caller's own, in the order of telling."""
+
+    handles: list[HandedRow]
+
+
+class TakeBack(Record):
+    """Revoke a handle below the caller's own, and so all below it: by its `id` if it is on
+    record, or whole, as `chain`."""
+
+    id: CapabilityId | None = None
+    chain: list[bytes] | None = None
+
+
+class Refusal(Record):
+    """One message or request that a room did not admit. `step`: the step of verification that
+    refused it; `op`: what it asked for. `principal`: the key that the root of its chain names, as
+    far as that could be read; it is proven only where `step` is one after the signatures."""
+
+    step: str
+    op: str
+    request_id: str
+    at_ns: int
+    principal: bytes | None = None
+
+
+class Refused(Record):
+    """What a room refused since it said so last. `counted`: by step, how many are not told one by
+    one, because they came faster than that. Only rooms say this."""
+
+    refusals: list[Refusal]
+    counted: dict[str, int]
+
+
+class AskAudit(Record):
+    """Entries of the audit log above number `after`, at most `limit` (1 to 1000); the last ones
+    where `after` is left out. For those who operate the whole installation."""
+
+    limit: int
+    after: int | None = None
+
+
+class AuditRow(Record):
+    """One entry as it lies in the log: `digest` covers `body`, its number and `previous`, the
+    digest of the entry before."""
+
+    seq: int
+    previous: bytes
+    digest: bytes
+    body: bytes
+
+
+class AuditPage(Record):
+    """Entries in order, and where the log ends: the number and digest of its last entry."""
+
+    rows: list[AuditRow]
+    head_seq: int
+    head_digest: bytes
+
+
 OPERATIONS: Final[dict[str, Operation]] = {
     "enroll": Operation(Enroll, Enrolled, "grant"),
     "principals": Operation(Empty, Principals, "grant"),
     "revoke": Operation(Revoke, Revocations, "revoke"),
     "current": Operation(Empty, Revocations, "operate"),
     "register": Operation(RegisterContract, Registration, "operate"),
+    "hand_out": Operation(HandOut, HandedRow, "read"),
+    "handed_out": Operation(Empty, HandedOut, "read"),
+    "take_back": Operation(TakeBack, Revocations, "read"),
+    "refused": Operation(Refused, Empty, "operate"),
+    "audit": Operation(AskAudit, AuditPage, "operate"),
+    **ASKED,
 }
-# Every room takes this one from the authority.
-NOTICE: Final[dict[str, Operation]] = {"revocations": Operation(Revocations, Empty, "operate")}
+# Every room takes these from the authority.
+NOTICE: Final[dict[str, Operation]] = {
+    "revocations": Operation(Revocations, Empty, "operate"),
+    **ORDER,
+}

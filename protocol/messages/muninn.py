@@ -223,6 +223,8 @@ QUARANTINED_MAX: Final = 100
 OPERATIONS: Final[dict[str, Operation]] = {
     "report": Operation(Report, Results, "operate"),
     "look": Operation(Look, Looked, "telemetry"),
+    # How many the caller itself has asked for.
+    "charge": Operation(Empty, Account, "generate"),
     "verified": Operation(Verified, Results, "operate"),
     "sample": Operation(DrawSample, Samples, "operate"),
     "status": Operation(Empty, MemoStatus, "operate"),

@@ -197,6 +197,30 @@ class Stats(Record):
     process: int
 
 
+class Charge(Record):
+    """What one principal asked for, whatever it cost: how many answers, and the tokens of their
+    prompts and of their texts."""
+
+    principal: bytes
+    answers: int
+    prompt_tokens: int
+    answer_tokens: int
+
+
+class Charges(Record):
+    """The logical ledger: a row for each principal that asked for anything."""
+
+    rows: list[Charge]
+
+
+class PhysicalUse(Record):
+    """What a worker used under `profile`, over all its starts: nanoseconds, tokens and bytes by
+    name, and what was resident times the seconds that it was."""
+
+    profile: ProfileId
+    used: dict[str, int]
+
+
 class ModelInfo(Record):
     """What anyone who may generate may know of the model behind a worker."""
 
@@ -215,6 +239,10 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "pages": Operation(AskPages, HeldPages, "telemetry"),
     "stats": Operation(Empty, Stats, "operate"),
     "info": Operation(Empty, ModelInfo, "generate"),
+    # The caller's own charge; everybody's, and what it all used.
+    "charge": Operation(Empty, Charge, "generate"),
+    "charges": Operation(Empty, Charges, "operate"),
+    "use": Operation(Empty, PhysicalUse, "operate"),
     # From the ropes room: what is public has changed, ask it.
     "publications": Operation(Empty, Empty, "operate"),
 }

@@ -37,6 +37,8 @@ OTHER: dict[str, tuple[Any, Any, Any]] = {
     "events_max": (1, 2, 3),
     "event_days_max": (1, 2, 3),
     "unseen_events_max": (1, 2, 3),
+    "requests_open_max": (0, 2, 3),
+    "requests_minute_max": (0, 2, 3),
     "log_level": ("debug", "info", "error"),
 }
 

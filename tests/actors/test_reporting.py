@@ -193,3 +193,28 @@ async def test_nothing_is_taken_after_the_drain_or_without_a_muninn_room() -> No
     alone.put("alice", ChainId.of(b"1"), lambda: advance(1), {})
     assert len(alone) == 0
     await alone.drain()
+
+
+@pytest.mark.req("AUT-8")
+async def test_what_is_forgotten_is_not_reported_and_what_is_on_its_way_is_waited_for() -> None:
+    stand = await started()
+    stand.put(1, 2)
+    stand.put(3, domain="bob")
+    await stand.queue.forget(["alice"])
+    await until(lambda: len(stand.said) == 1, pause_s=0.01)
+    assert stand.said == advances(3)
+    # Said again, it is news again.
+    stand.put(1)
+    gate, there = asyncio.Event(), asyncio.Event()
+
+    async def held(envelope: Envelope) -> None:
+        there.set()
+        await gate.wait()
+
+    stand.raven.house.post.meanwhile = held
+    await there.wait()
+    forgetting = asyncio.create_task(stand.queue.forget(["alice"]))
+    await stand.queue.forget(["bob"])  # nothing of his is on its way
+    assert not forgetting.done()
+    gate.set()
+    await forgetting

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import replace
 from random import Random
 from typing import ClassVar
 
@@ -12,6 +13,8 @@ import msgspec
 import pytest
 
 from actors.room import Call, Room, World
+from actors.runtime.marks import TableMark
+from actors.runtime.world import SystemClock
 from protocol.capability import issue
 from protocol.envelope import Envelope, decode_envelope, encode_envelope, open_reply, seal
 from protocol.errors import (
@@ -306,6 +309,46 @@ async def test_a_restart_reopens_no_replay(house: House) -> None:
         opened(await again.receive(message), Say)
     assert caught.value.step == "start"
     assert again.heard == []
+
+
+@pytest.mark.req("AUT-2")
+async def test_a_room_with_a_mark_refuses_after_a_restart_what_was_signed_ahead(
+    house: House,
+) -> None:
+    installation = house.installation
+    marked = replace(installation.world("worker"), mark=TableMark(installation.tables))
+    first = Echo(marked)
+    await installation.add(first)
+    message = said(house, ts_ns=at(house, 20))
+    assert opened(await first.receive(message), Say) == Say(what="x")
+    installation.clock.now_ns += SECOND
+    without = Echo(installation.world("worker"))
+    assert opened(await without.receive(message), Say) == Say(what="x")
+    again = Echo(marked)
+    with pytest.raises(InvocationError) as caught:
+        opened(await again.receive(message), Say)
+    assert (caught.value.step, again.heard) == ("start", [])
+
+
+async def test_a_start_close_upon_the_last_message_waits_for_its_mark(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    installation = house.installation
+    mark = TableMark(installation.tables)
+    now_ns = installation.clock.wall_ns()
+    clock = SystemClock()
+    mark.keep_soon(now_ns + SECOND // 4).result()
+    began_ns = clock.steady_ns()
+    await Echo(replace(installation.world("worker"), mark=mark)).start()
+    assert clock.steady_ns() - began_ns >= SECOND // 4
+    assert not caplog.records
+    # A clock that was set back by an hour: said, and not waited for.
+    mark.keep_soon(now_ns + 3600 * SECOND).result()
+    late = Echo(replace(installation.world("worker"), mark=mark))
+    await late.start()
+    assert "the clock is 3600 s behind" in caplog.text
+    with pytest.raises(InvocationError, match="nothing before"):
+        opened(await late.receive(said(house)), Say)
 
 
 @pytest.mark.req("AUT-2")

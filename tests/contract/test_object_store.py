@@ -73,6 +73,18 @@ def test_the_same_bytes_under_two_kinds_are_two_objects(store: ObjectStore) -> N
     assert store.has_many(("n",), [TextId.of(b"x"), BlockId.of(b"x")]) == [True, False]
 
 
+def test_a_scrub_changes_nothing_that_is_kept(store: ObjectStore) -> None:
+    one, two = [(TextId.of(body), body) for body in (b"one", b"two")]
+    store.put_many("alice", [one])
+    store.put_many("bob", [one, two])
+    store.drop_namespace("bob")
+    assert store.sweep().objects == 1
+    store.scrub()
+    assert store.get(("alice",), one[0]) == b"one"
+    store.put_many("bob", [two])
+    assert store.has_many(("alice", "bob"), [one[0], two[0]]) == [True, True]
+
+
 def test_an_empty_body_is_a_body(store: ObjectStore) -> None:
     store.put_many("n", [(TextId.of(b""), b"")])
     assert store.get(("n",), TextId.of(b"")) == b""

@@ -189,6 +189,22 @@ def test_nothing_works_after_close(kept: Tables) -> None:
             call()
 
 
+def test_a_scrub_changes_nothing_that_is_kept(kept: Tables) -> None:
+    table = kept.keyed("t")
+    for key in (b"b", b"a", b"c"):
+        table.put(key, b"v" + key)
+    table.delete(b"a")
+    kept.log("l").append(b"entry")
+    kept.scrub()
+    assert table.items() == [(b"b", b"vb"), (b"c", b"vc")]
+    table.put(b"d", b"after")
+    assert [key for key, _ in table.items()] == [b"b", b"c", b"d"]
+    assert kept.log("l").verify().seq == 1
+    kept.close()
+    with pytest.raises(StoreFault, match="closed"):
+        kept.scrub()
+
+
 keys = st.sampled_from([b"a", b"ab", b"b", b"\xff"])
 names = st.sampled_from(["t", "u"])
 changes = st.one_of(

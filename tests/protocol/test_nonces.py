@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import InvocationError, Unavailable
+from protocol.errors import InvocationError, StoreFault, Unavailable
 from protocol.limits import INVOCATION_SKEW_NS_MAX
 from protocol.nonces import NonceWindow
 from tests.chains import NOW, PRINCIPAL, ROOM_A, SECOND, nonce
@@ -103,3 +105,104 @@ def test_nothing_is_admitted_twice_whatever_the_clock_does(
             with pytest.raises(InvocationError) as caught:
                 window.admit(bytes([signer]), nonce(number), ts_ns, clock)
             assert caught.value.step == ("nonce" if in_time else "start")
+
+
+# -- the mark --------------------------------------------------------------------------------
+
+
+class Mark:
+    """A high mark in memory. `slow`: what is asked for is not durable until `settle`; `broken`:
+    nothing can be kept."""
+
+    def __init__(self) -> None:
+        self.kept_ns = 0
+        self.writes = 0
+        self.slow = self.broken = False
+        self.asked: list[tuple[int, Future[None]]] = []
+
+    def read(self) -> int:
+        return self.kept_ns
+
+    def keep_soon(self, ns: int) -> Future[None]:
+        self.writes += 1
+        future: Future[None] = Future()
+        self.asked.append((ns, future))
+        if not self.slow:
+            self.settle()
+        return future
+
+    def settle(self) -> None:
+        for ns, future in self.asked:
+            if self.broken:
+                future.set_exception(StoreFault("the disk is full"))
+            else:
+                self.kept_ns = ns
+                future.set_result(None)
+        self.asked.clear()
+
+
+@pytest.mark.req("AUT-2")
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("mr"), st.integers(0, 5), st.integers(-31, 31), st.integers()),
+        max_size=40,
+    )
+)
+def test_nothing_is_admitted_twice_across_restarts(
+    steps: list[tuple[str, int, int, int]],
+) -> None:
+    """Messages and restarts; the clock moves by up to 40 s either way between them."""
+    mark = Mark()
+    clock = NOW
+    window = NonceWindow(clock, mark=mark)
+    stated: dict[int, int] = {}
+    admitted: set[int] = set()
+    for act, number, skew_s, step in steps:
+        clock += (step % 80 - 40) * SECOND // 2
+        if act == "r":
+            window = NonceWindow(clock, mark=mark)
+            continue
+        ts_ns = stated.setdefault(number, clock + skew_s * SECOND)
+        try:
+            window.admit(KEY, nonce(number), ts_ns, clock)
+        except InvocationError:
+            continue
+        assert number not in admitted
+        admitted.add(number)
+
+
+def test_the_mark_is_written_once_a_second_and_not_waited_for() -> None:
+    mark = Mark()
+    mark.slow = True
+    window = NonceWindow(NOW, mark=mark)
+    for number in range(1000):
+        window.admit(KEY, nonce(number), NOW + number * 10**6, NOW + number * 10**6)
+    assert mark.writes == 1
+    window.admit(KEY, nonce(1000), NOW + SECOND, NOW + SECOND)
+    assert mark.writes == 2
+    mark.settle()
+    assert mark.read() == NOW + 2 * SECOND
+
+
+def test_one_from_the_future_waits_for_the_mark() -> None:
+    mark = Mark()
+    window = NonceWindow(NOW, mark=mark)
+    window.admit(KEY, nonce(1), NOW + 20 * SECOND, NOW)
+    assert mark.read() > NOW + 20 * SECOND
+    assert refused_at(NonceWindow(NOW + SECOND, mark=mark), 1, NOW + 20 * SECOND, NOW) == "start"
+    mark.broken = True
+    with pytest.raises(StoreFault, match="full"):
+        window.admit(KEY, nonce(2), NOW + 25 * SECOND, NOW)
+    assert len(window) == 1
+
+
+def test_a_mark_that_cannot_be_kept_stops_nobody_and_is_tried_again() -> None:
+    mark = Mark()
+    mark.broken = True
+    window = NonceWindow(NOW, mark=mark)
+    window.admit(KEY, nonce(1), NOW, NOW)
+    window.admit(KEY, nonce(2), NOW + 1, NOW + 1)
+    assert (mark.writes, mark.read()) == (2, 0)
+    mark.broken = False
+    window.admit(KEY, nonce(3), NOW + 2, NOW + 2)
+    assert mark.read() == NOW + 2 + SECOND

@@ -13,11 +13,15 @@ from aiohttp import web
 
 from actors.gateway.http import (
     api_keys,
+    audit,
+    capabilities,
     derivations,
     health,
     kept_responses,
+    ledgers,
     models,
     native_contexts,
+    native_erasures,
     native_events,
     native_publications,
     native_sessions,
@@ -48,52 +52,74 @@ def make_app(gateway: Gateway) -> web.Application:
     app[ENDLESS] = set()
     app.on_shutdown.append(_end_the_endless)
     app.on_cleanup.append(_drain)
-    app.add_routes(
-        [
-            web.get("/health", health.health),
-            web.get("/v1/models", models.list_models),
-            web.get("/v1/models/{name:.+}", models.show_model),
-            web.post("/v1/chat/completions", openai_chat.chat_completions),
-            web.post("/v1/completions", openai_completions.completions),
-            web.post("/v1/responses", openai_responses.create_response),
-            web.get("/v1/responses/{id}", kept_responses.show_response),
-            web.delete("/v1/responses/{id}", kept_responses.delete_response),
-            web.get("/v1/responses/{id}/input_items", kept_responses.list_input),
-            web.post("/v1/responses/{id}/cancel", kept_responses.cancel_response),
-            web.post("/v1/tokenize", tokenize.tokenize),
-            web.post("/v1/detokenize", tokenize.detokenize),
-            web.post("/huginn/v1/contexts", native_contexts.assemble_context),
-            web.post("/huginn/v1/contexts/diff", native_contexts.diff_contexts),
-            web.get("/huginn/v1/contexts/{id}", native_contexts.show_context),
-            web.get("/huginn/v1/contexts/{id}/tree", native_contexts.show_tree),
-            web.post("/huginn/v1/sessions", native_sessions.create_session),
-            web.get("/huginn/v1/sessions", native_sessions.list_sessions),
-            web.get("/huginn/v1/sessions/{id}", native_sessions.show_session),
-            web.delete("/huginn/v1/sessions/{id}", native_sessions.delete_session),
-            web.get("/huginn/v1/sessions/{id}/marks", native_sessions.show_marks),
-            web.get("/huginn/v1/sessions/{id}/prompt-context", native_sessions.show_prompt_context),
-            web.post("/huginn/v1/sources", native_sources.add_source),
-            web.get("/huginn/v1/sources", native_sources.list_sources),
-            web.delete("/huginn/v1/sources/{name}", native_sources.remove_source),
-            web.post("/huginn/v1/sources/{name}/events", native_events.append_events),
-            web.get("/huginn/v1/sources/{name}/events", native_events.read_events),
-            web.get("/huginn/v1/events", native_events.merged_events),
-            web.post("/huginn/v1/kinds", native_sources.register_kind),
-            web.get("/huginn/v1/kinds", native_sources.list_kinds),
-            web.get("/huginn/v1/receipts/{id}", receipts.show_receipt),
-            web.post("/huginn/v1/derivations/sample", derivations.draw_sample),
-            web.post("/huginn/v1/derivations/checks", derivations.take_checks),
-            web.get("/huginn/v1/derivations/{id}", derivations.show_derivation),
-            web.post("/huginn/v1/publications", native_publications.publish),
-            web.get("/huginn/v1/publications", native_publications.list_publications),
-            web.delete("/huginn/v1/publications/{block}", native_publications.withdraw),
-            web.post("/huginn/v1/keys", api_keys.create_key),
-            web.get("/huginn/v1/keys", api_keys.list_keys),
-            web.delete("/huginn/v1/keys/{principal}", api_keys.revoke_key),
-            web.get("/huginn/v1/status", health.status),
-        ]
-    )
+    app.add_routes([*_openai(), *_native()])
     return app
+
+
+def _openai() -> list[web.RouteDef]:
+    """What other services have too, and whether this one is there."""
+    return [
+        web.get("/health", health.health),
+        web.get("/v1/models", models.list_models),
+        web.get("/v1/models/{name:.+}", models.show_model),
+        web.post("/v1/chat/completions", openai_chat.chat_completions),
+        web.post("/v1/completions", openai_completions.completions),
+        web.post("/v1/responses", openai_responses.create_response),
+        web.get("/v1/responses/{id}", kept_responses.show_response),
+        web.delete("/v1/responses/{id}", kept_responses.delete_response),
+        web.get("/v1/responses/{id}/input_items", kept_responses.list_input),
+        web.post("/v1/responses/{id}/cancel", kept_responses.cancel_response),
+        web.post("/v1/tokenize", tokenize.tokenize),
+        web.post("/v1/detokenize", tokenize.detokenize),
+    ]
+
+
+def _native() -> list[web.RouteDef]:
+    """What only this service has."""
+    return [
+        web.post("/huginn/v1/contexts", native_contexts.assemble_context),
+        web.post("/huginn/v1/contexts/diff", native_contexts.diff_contexts),
+        web.get("/huginn/v1/contexts/{id}", native_contexts.show_context),
+        web.get("/huginn/v1/contexts/{id}/tree", native_contexts.show_tree),
+        web.post("/huginn/v1/sessions", native_sessions.create_session),
+        web.get("/huginn/v1/sessions", native_sessions.list_sessions),
+        web.get("/huginn/v1/sessions/{id}", native_sessions.show_session),
+        web.delete("/huginn/v1/sessions/{id}", native_sessions.delete_session),
+        web.get("/huginn/v1/sessions/{id}/marks", native_sessions.show_marks),
+        web.get("/huginn/v1/sessions/{id}/prompt-context", native_sessions.show_prompt_context),
+        web.post("/huginn/v1/sources", native_sources.add_source),
+        web.get("/huginn/v1/sources", native_sources.list_sources),
+        web.delete("/huginn/v1/sources/{name}", native_sources.remove_source),
+        web.post("/huginn/v1/sources/{name}/events", native_events.append_events),
+        web.get("/huginn/v1/sources/{name}/events", native_events.read_events),
+        web.get("/huginn/v1/events", native_events.merged_events),
+        web.post("/huginn/v1/kinds", native_sources.register_kind),
+        web.get("/huginn/v1/kinds", native_sources.list_kinds),
+        web.get("/huginn/v1/receipts/{id}", receipts.show_receipt),
+        web.post("/huginn/v1/derivations/sample", derivations.draw_sample),
+        web.post("/huginn/v1/derivations/checks", derivations.take_checks),
+        web.get("/huginn/v1/derivations/{id}", derivations.show_derivation),
+        web.post("/huginn/v1/publications", native_publications.publish),
+        web.get("/huginn/v1/publications", native_publications.list_publications),
+        web.delete("/huginn/v1/publications/{block}", native_publications.withdraw),
+        web.post("/huginn/v1/erasures", native_erasures.erase),
+        web.get("/huginn/v1/erasures", native_erasures.list_erasures),
+        web.get("/huginn/v1/erasures/{id}", native_erasures.show_erasure),
+        web.get("/huginn/v1/retention", native_erasures.list_retention),
+        web.put("/huginn/v1/retention/{domain}", native_erasures.set_retention),
+        web.post("/huginn/v1/keys", api_keys.create_key),
+        web.get("/huginn/v1/keys", api_keys.list_keys),
+        web.delete("/huginn/v1/keys/{principal}", api_keys.revoke_key),
+        web.post("/huginn/v1/capabilities", capabilities.give_out),
+        web.get("/huginn/v1/capabilities", capabilities.list_handles),
+        web.get("/huginn/v1/capabilities/own", capabilities.show_own),
+        web.post("/huginn/v1/capabilities/revocations", capabilities.take_back_whole),
+        web.delete("/huginn/v1/capabilities/{id}", capabilities.take_back),
+        web.get("/huginn/v1/audit", audit.read_audit),
+        web.get("/huginn/v1/ledgers/logical", ledgers.show_logical),
+        web.get("/huginn/v1/ledgers/physical", ledgers.show_physical),
+        web.get("/huginn/v1/status", health.status),
+    ]
 
 
 async def serve(app: web.Application, host: str, port: int) -> tuple[web.AppRunner, int]:

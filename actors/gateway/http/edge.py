@@ -8,16 +8,24 @@ inside comes out as an error body. One line of log for each request: never conte
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
 from aiohttp import web
 
-from actors.gateway.http.errors import ApiError, of_fault, of_http, of_huginn, unauthorized
+from actors.gateway.http.errors import (
+    ApiError,
+    of_fault,
+    of_http,
+    of_huginn,
+    too_many,
+    unauthorized,
+)
 from actors.gateway.http.ids import fresh_id
 from actors.gateway.http.parse import ignored_header
 from actors.gateway.http.state import CALLER, GATEWAY, IGNORED, REQUEST_ID
-from protocol.errors import AuthorityError, HuginnError
+from protocol.errors import AuthorityError, HuginnError, LimitExceeded
 
 log = logging.getLogger("huginn.access")
 
@@ -73,10 +81,15 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
     try:
         if request.path not in PUBLIC:
             _authenticate(request)
+            with _entered(request):
+                return await handler(request)
         return await handler(request)
     except ApiError as error:
         return error.response()
     except HuginnError as error:
+        # What a room refused is an error of a further class, and on record there.
+        if type(error) is AuthorityError:
+            _note(request, error)
         return of_huginn(error).response()
     except web.HTTPException as error:
         return of_http(error).response()
@@ -92,17 +105,39 @@ def _authenticate(request: web.Request) -> None:
     try:
         request[CALLER] = request.app[GATEWAY].authenticate(given, request[REQUEST_ID])
     except AuthorityError as error:
+        _note(request, error)
         raise unauthorized() from error
+
+
+def _note(request: web.Request, error: AuthorityError) -> None:
+    """Puts on record that the gateway itself refused this request."""
+    asked = f"{request.method} {_pattern(request)}".strip()
+    request.app[GATEWAY].on_refusal(error.step, asked, request[REQUEST_ID])
+
+
+def _pattern(request: web.Request) -> str:
+    """The path's pattern, not the path: what a client puts into a path may be a secret of its."""
+    resource = request.match_info.route.resource
+    return "" if resource is None else resource.canonical
+
+
+@contextmanager
+def _entered(request: web.Request) -> Iterator[None]:
+    """Inside, the request counts as one of its principal's. ApiError 429 for one too many."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(request.app[GATEWAY].quotas.entered(request[CALLER].principal))
+        except LimitExceeded as error:
+            raise too_many(error) from error
+        yield
 
 
 def _log(request: web.Request, status: int, took_ns: int) -> None:
     caller = request.get(CALLER)
-    resource = request.match_info.route.resource
     fields = {
         "request_id": request[REQUEST_ID],
         "method": request.method,
-        # The pattern, not the path: what a client puts into a path may be a secret of its.
-        "path": "" if resource is None else resource.canonical,
+        "path": _pattern(request),
         "status": status,
         "ms": round(took_ns / _NS_PER_MS, 1),
         "principal": "" if caller is None else caller.principal,

@@ -84,6 +84,13 @@ class _Rule(NamedTuple):
     message: str | None = None
 
 
+class _Refusal(NamedTuple):
+    """The rule for one step of verification."""
+
+    step: str
+    rule: _Rule
+
+
 _NOT_FOUND: Final = "There is nothing under that name that this key may see."
 # The first rule whose class fits.
 _RULES: Final = (
@@ -98,12 +105,19 @@ _RULES: Final = (
     _Rule(FaultError, 500, "internal_error", "Huginn failed; the request may be right."),
     _Rule(HuginnError, 500, "internal_error", "Huginn failed; the request may be right."),
 )
+# What a caller is told whose handle fell while it was used: its own affair, and nobody else's.
+_REVOKED: Final = _Refusal(
+    "revocation",
+    _Rule(AuthorityError, 403, "key_revoked", "This key was revoked; nothing more is answered."),
+)
 
 
 def of_huginn(error: HuginnError) -> ApiError:
     """The answer for an error of the tree. Its detail `param` names the parameter at fault, and
     the detail `reason` of a Conflict is its code."""
     rule = next(rule for rule in _RULES if isinstance(error, rule.kind))
+    if isinstance(error, AuthorityError) and error.step == _REVOKED.step:
+        rule = _REVOKED.rule
     param = error.details.get("param")
     said = error.details.get("reason") if isinstance(error, Conflict) else None
     headers = {"Retry-After": "1"} if rule.status == http.HTTPStatus.SERVICE_UNAVAILABLE else {}
@@ -145,6 +159,16 @@ def unauthorized() -> ApiError:
         "An API key is needed: send the header 'Authorization: Bearer <key>'.",
         code="invalid_api_key",
         headers={"WWW-Authenticate": "Bearer"},
+    )
+
+
+def too_many(error: LimitExceeded) -> ApiError:
+    """The answer for a principal that asks too much at a time: SDKs try again by themselves."""
+    return ApiError(
+        429,
+        error.message,
+        code="rate_limit_exceeded",
+        headers={"Retry-After": str(error.details.get("retry_s", 1))},
     )
 
 

@@ -16,3 +16,13 @@ def test_a_key_is_made_once_and_each_has_its_own(tmp_path: Path) -> None:
     assert keys.signer("source-2").public != first
     assert StoredSourceKeys(root, CountingEntropy(99)).signer("source-1").public == first
     assert {stat.S_IMODE(path.stat().st_mode) for path in root.iterdir()} == {0o600}
+
+
+def test_a_key_that_was_destroyed_is_another_the_next_time(tmp_path: Path) -> None:
+    root = tmp_path / "keys"
+    keys = StoredSourceKeys(root, CountingEntropy())
+    first = keys.signer("source-1").public
+    assert keys.destroy("source-1")
+    assert list(root.iterdir()) == []
+    assert not keys.destroy("source-1")
+    assert keys.signer("source-1").public != first

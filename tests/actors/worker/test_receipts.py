@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from actors.worker.receipts import Receipts, block_receipts, redacted
+from actors.worker.receipts import Receipts, block_receipts, redacted, traces
 from protocol.errors import StoreFault
 from protocol.ids import StateId
 from protocol.messages.worker import Receipt
@@ -144,3 +144,20 @@ async def test_a_full_disk_costs_receipts_and_a_warning(caplog: pytest.LogCaptur
     assert "1 receipts are lost" in caplog.text
     with pytest.raises(StoreFault):
         tables.keyed("receipts").get(b"k")
+
+
+@pytest.mark.req("AUT-8")
+async def test_the_receipts_of_a_domain_are_forgotten_and_no_others() -> None:
+    table = MemoryTables().keyed("receipts")
+    receipts = Receipts(table, 10, blocking=inline)
+    for domain in ("ann", "anna", "a"):
+        for name in ("one", "two"):
+            receipts.record(domain, receipt(name))
+    await receipts.flush()
+    # One that is not final yet lies in memory too, and is not written again.
+    assert await receipts.forget("ann") == 2
+    receipts.resolve("ann", "one", DIGEST)
+    await receipts.flush()
+    assert await receipts.get("ann", "one") is None
+    assert traces(table, ["ann", "anna", "a", "b"]) == ["receipts of anna", "receipts of a"]
+    assert await receipts.forget("ann") == 0

@@ -33,6 +33,7 @@ from protocol.errors import (
 from protocol.families import FAMILIES, advancing
 from protocol.ids import ChainId, PageId, TokensId
 from protocol.messages import Empty
+from protocol.messages.erasure import Erase
 from protocol.messages.worker import AskPages, AskReceipt, Cancel, Item, Settle, Stats
 from protocol.record import decode_record, encode_record
 from protocol.resource import Right
@@ -760,3 +761,34 @@ async def test_pages_are_held_for_their_domain_while_their_bytes_are_there() -> 
         assert not await held(bench, chain, page)
     async with opened() as bench:
         assert not await held(bench, chain, page)
+
+
+# -- erasing ---------------------------------------------------------------------------------
+
+
+@pytest.mark.req("AUT-4", "AUT-8")
+async def test_what_runs_for_an_erased_domain_ends_and_nothing_of_it_is_left() -> None:
+    async with opened(FakeBackend(chunk_tokens=CHUNK, streams=2)) as bench:
+        talk = Talk().add("user", text_ids("a question that is long enough"))
+        for domain in ("alice", "bob"):
+            await bench.answer(talk.segments, domain=domain)
+            await bench.receipt(domain=domain)
+        running = bench.room.on_generate(
+            call_from("alice"), asked(talk.segments, response="r2", tokens_max=900)
+        )
+        items = [await anext(running)]
+        counts = await bench.room.erase(
+            Erase(domains=["alice"], namespaces=[], spared=[], principals=[], names=[])
+        )
+        items += [item async for item in running]
+        assert items[-1].finish == "cancelled"
+        assert counts["receipts"] >= 1
+        assert [stream.domain for stream in bench.room._engine.streams].count("alice") == 0
+        # Not even the receipt of what was ended.
+        for name in ("r1", "r2"):
+            with pytest.raises(NotVisible):
+                await bench.room.on_receipt(call_from("alice"), AskReceipt(response=name))
+        again = await bench.answer(talk.segments, domain="alice", response="r3")
+        assert again.receipt.reused_tokens == 0
+        warm = await bench.answer(talk.segments, domain="bob", response="r3")
+        assert warm.receipt.reused_tokens > 0

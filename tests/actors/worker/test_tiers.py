@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from actors.worker.tiers import Tiers
 from actors.worker.writer import PageWriter
+from protocol.errors import StoreFault
 from protocol.ids import PageId
 from protocol.page import page_digest
 from store.pages.memory import MemoryPageTier
@@ -221,3 +222,26 @@ def test_a_page_is_held_where_its_bytes_are() -> None:
     spoilt = tier([(page, rows)])
     spoilt.spoil(info)
     assert Tiers(spoilt, tier([(page, rows)])).holds("ann", page.chain, digest)
+
+
+@pytest.mark.req("AUT-8")
+def test_a_domain_is_erased_with_the_key_of_its_pages() -> None:
+    destroyed: list[str] = []
+    host, disk = tier(), tier()
+    tiers = Tiers(host, disk, PageWriter(disk, host), destroy_key=destroyed.append)
+    for page, rows in talk("ann", 1, 2):
+        tiers.keep(page, rows)
+    tiers.erase("ann")
+    assert host.stats().pages == disk.stats().pages == 0
+    # What is public is sealed with no key.
+    tiers.erase("public")
+    assert destroyed == ["ann"]
+
+
+@pytest.mark.req("AUT-8")
+def test_an_erasure_does_not_seem_done_where_pages_cannot_be_reached() -> None:
+    destroyed: list[str] = []
+    tiers = Tiers(tier(), destroy_key=destroyed.append, unopened="the directory is read-only")
+    with pytest.raises(StoreFault, match="cannot be reached: the directory is read-only"):
+        tiers.erase("ann")
+    assert destroyed == []

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import msgspec
 import pytest
 from aiohttp import ClientResponse, ClientSession
 
+from actors.gateway.limits import Limits
 from actors.runtime.logs import JsonLines
 from protocol.errors import CorruptObject
-from tests.fake_rooms import Script, Service
+from tests.fake_rooms import Script, Service, running
 
 CHAT = "/v1/chat/completions"
 HELLO = {"model": "raven", "messages": [{"role": "user", "content": "hello"}]}
@@ -133,3 +135,30 @@ async def test_the_log_has_neither_content_nor_key(
     ]
     assert {line["principal"] for line in access} == {"operator"}
     assert all(line["request_id"].startswith("req-") and line["ms"] >= 0 for line in access)
+
+
+@pytest.mark.req("AUT-9")
+async def test_one_principals_flood_is_its_own() -> None:
+    """429 with a time to wait, for the one alone; what is open is given back when it ends."""
+    async with running(Limits(requests_open_max=1)) as service:
+        service.worker.script.gate = asyncio.Event()
+        chat = {"model": "raven", "messages": [{"role": "user", "content": "hi"}]}
+        client = {"Authorization": f"Bearer {service.client_key}"}
+        operator = {"Authorization": f"Bearer {service.operator_key}"}
+        async with ClientSession(service.base_url) as session:
+            first = asyncio.ensure_future(
+                session.post("/v1/chat/completions", json=chat, headers=client)
+            )
+            await service.worker.began.wait_for(1)
+            async with session.get("/v1/models", headers=client) as refused:
+                assert refused.status == 429
+                assert refused.headers["Retry-After"] == "1"
+                error = (await refused.json())["error"]
+                assert error["code"] == "rate_limit_exceeded"
+            async with session.get("/v1/models", headers=operator) as other:
+                assert other.status == 200
+            service.worker.script.gate.set()
+            async with await first as answer:
+                assert answer.status == 200
+            async with session.get("/v1/models", headers=client) as again:
+                assert again.status == 200

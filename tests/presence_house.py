@@ -1,0 +1,391 @@
+"""A whole installation in one process, and two worlds of it: with the past of a domain and without.
+
+Every room is the product's own, over stores in memory, and the gateway is asked over HTTP. The
+worker's back end is the strict fake, and keeps pages in memory and on disk. The clock stands still,
+so what differs between two worlds are drawn ids; `Seen` has them numbered in the order in which
+they are met.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import itertools
+import json
+import re
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from aiohttp import ClientSession
+
+from actors.authority.principals import NAMESPACE_RIGHTS, Principals
+from actors.gateway.http.app import make_app, serve
+from actors.gateway.keys import ApiKeys, KeyRow, mint_key
+from actors.gateway.models import ServedModel
+from actors.gateway.room import Gateway
+from actors.muninn.room import MuninnRoom
+from actors.worker.drivers import LoopDriver
+from actors.worker.limits import WorkerLimits
+from actors.worker.room import WorkerRoom
+from actors.worker.tiers import Tiers
+from actors.worker.writer import PageWriter
+from protocol.derivation import invocation_id, open_evidence
+from protocol.errors import HuginnError
+from protocol.ids import ProfileId
+from protocol.messages.muninn import Report
+from protocol.messages.worker import ModelInfo
+from protocol.publication import PUBLIC
+from protocol.record import Record
+from protocol.signing import Signer, principal_seed
+from store.memory_tables import MemoryTables
+from store.pages.memory import MemoryPageTier
+from tests.events_rooms import events_room
+from tests.fake_backend import FakeBackend
+from tests.fake_tokenizer import FakeTokenizer
+from tests.page_samples import TestClock, disk
+from tests.rooms import PROFILE, SECOND, YEAR_NS, Installation, Principal, enrolment, profile
+from tests.worker_rooms import inline, until
+
+MODEL = "raven"
+PROFILE_ID = ProfileId.of(b"raven")
+CONTEXT_TOKENS = 1024
+CHUNK = 16
+INFO = ModelInfo(
+    name=MODEL,
+    profile=PROFILE_ID,
+    context_tokens=CONTEXT_TOKENS,
+    instruct=True,
+    grammar="gemma3-it",
+)
+# What both domains talk about: whoever asks the same meets what the other left.
+TEXTS = (
+    "You are a raven. Answer in one line, and never say what you have not seen yourself.",
+    "what did you see today, and where was it? tell me of the long way there and back",
+    "and what else did you hear of the two who sit at the well below the tree",
+    "no",
+)
+ANSWER_TOKENS = 5
+# An id that was drawn: a word and 26 characters of base32, or 20 hexadecimal digits. The key of a
+# source is drawn, and with it the ids of the source and of its events, entries, and cursors.
+_DRAWN = re.compile(
+    r"\b[a-z]+[-_](?:[a-z2-7]{26}|[0-9a-f]{20})\b"
+    r"|\b(?:source|event):[a-z2-7]{52}\b"
+    r"|\b(?:public_key|entry|cursor)\":\"[^\"]+"
+)
+_ID = re.compile(r"\b[a-z]+:[a-z2-7]{52}\b")
+_LATER_NS = 1_800_003_600 * SECOND
+_HIDDEN = frozenset(("Date", "Server"))
+Request = tuple[str, str, Any]
+
+
+class Different(Exception):
+    """An answer that is not the one of the other world."""
+
+
+@dataclass
+class Seen:
+    """What somebody was answered: `said`, with drawn ids numbered, and `ids` as they were. With
+    `wanted`, what is said in another world, the first answer that differs raises Different."""
+
+    wanted: list[tuple[str, str]] | None = None
+    said: list[tuple[str, str]] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+    _numbers: dict[str, int] = field(default_factory=dict)
+
+    def add(self, label: str, text: str) -> None:
+        self.ids += [*_DRAWN.findall(text), *_ID.findall(text)]
+        self.said.append((self._numbered(label), self._numbered(text)))
+        if self.wanted is not None:
+            wanted = self.wanted[len(self.said) - 1]
+            if self.said[-1] != wanted:
+                raise Different(f"{self.said[-1]} where the other world has {wanted}")
+
+    def known(self, id: str) -> str:
+        """An id that is asked for: it counts as met, so that it has one number in both worlds."""
+        self._numbers.setdefault(id, len(self._numbers))
+        return id
+
+    def _numbered(self, text: str) -> str:
+        def number(found: re.Match[str]) -> str:
+            word = re.split('[-:_"]', found[0])[0]
+            return f"<{word} {self._numbers.setdefault(found[0], len(self._numbers))}>"
+
+        return _DRAWN.sub(number, text)
+
+
+@dataclass(frozen=True)
+class Person:
+    """A principal with a key."""
+
+    key: str
+    principal: Principal
+
+    @property
+    def name(self) -> str:
+        return self.principal.row.principal
+
+
+class House:
+    """One world. `people` are alice, whose past it is about; bob, who may not see telemetry; and
+    boris, who sees that of his own domain; each in a domain of their own."""
+
+    def __init__(self, root: Path) -> None:
+        self.rooms = Installation(reporting=True, profiles={PROFILE: profile(PROFILE)})
+        for name in ("muninn", "events"):
+            self.rooms.signers[name] = Signer(self.rooms.entropy.draw(32))
+            self.rooms.room_to_key[name] = self.rooms.signers[name].public
+        self.root = root
+        self.people: dict[str, Person] = {}
+        self._http: ClientSession | None = None
+
+    async def start(self) -> None:
+        await self.rooms.start()
+        self.events = events_room(self.rooms.world("events"))
+        self.muninn = MuninnRoom(self.rooms.world("muninn"), MemoryTables())
+        self.worker = self._worker()
+        for room in (self.events, self.muninn, self.worker):
+            await self.rooms.add(room)
+        self.keys = MemoryTables().keyed("keys")
+        self.gateway = Gateway(
+            self.rooms.ports,
+            self.keys,
+            [ServedModel(MODEL, PROFILE, "worker", INFO, FakeTokenizer(), 1_700_000_000)],
+            version="0.0-test",
+        )
+        every = sorted(right.value for right in NAMESPACE_RIGHTS)
+        less = [right for right in every if right != "telemetry"]
+        # Bob's telemetry is taken away altogether; boris has his own domain's, and the public one.
+        await self._enroll("alice", every, telemetry=None)
+        await self._enroll("bob", less, telemetry=None)
+        await self._enroll("boris", every, telemetry=[PUBLIC])
+        await self._enroll("operator", every, telemetry=[PUBLIC], administers=True)
+        self.app = make_app(self.gateway)
+        self._runner, port = await serve(self.app, "127.0.0.1", 0)
+        self.runner_address = f"http://127.0.0.1:{port}"
+        self._http = ClientSession(self.runner_address)
+
+    def _worker(self) -> WorkerRoom:
+        self.backend = FakeBackend(
+            streams=16, context_tokens=CONTEXT_TOKENS, chunk_tokens=CHUNK, window_tokens=64
+        )
+        self.backend.tokenizer = FakeTokenizer()  # type: ignore[assignment]
+        self.host = MemoryPageTier(TestClock(), 2**30)
+        self.disk = disk(self.root / "pages")
+        self.writer = PageWriter(self.disk, self.host)
+        tables = MemoryTables()
+        return WorkerRoom(
+            self.rooms.world("worker"),
+            self.backend,
+            PROFILE_ID,
+            INFO,
+            tables.keyed("receipts"),
+            profile_name=PROFILE,
+            public_table=tables.keyed("public"),
+            tiers=Tiers(self.host, self.disk, self.writer, gain_tokens_min=1, tail_tokens_min=1),
+            limits=WorkerLimits(chunk_tokens=CHUNK, states_equal=True, drain_ns=SECOND),
+            driver=LoopDriver(),
+            blocking=inline,
+        )
+
+    async def _enroll(
+        self,
+        name: str,
+        rights: list[str],
+        *,
+        telemetry: list[str] | None,
+        administers: bool = False,
+    ) -> None:
+        key = mint_key(hashlib.sha256(name.encode()).digest()[:20])
+        signer = Signer(principal_seed(key))
+        ask = enrolment(name, signer, rights=rights, telemetry=telemetry, administers=administers)
+        assert ask.lifetime_ns == YEAR_NS
+        rooms = self.rooms
+        principals = Principals(rooms.tables, rooms.root, rooms.clock, rooms.entropy)
+        row = KeyRow.granted(ask, await principals.enroll(ask), 1_700_000_000)
+        ApiKeys(self.keys).add(key, row)
+        # The gateway reads its table once.
+        self.gateway.keys = ApiKeys(self.keys)
+        self.people[name] = Person(key, Principal(row, signer, rooms.ports))
+
+    async def stop(self) -> None:
+        if self._http is not None:
+            await self._http.close()
+            await self._runner.cleanup()
+        await self.events.drain()
+        await self.worker.drain()
+
+    # -- asking ------------------------------------------------------------------------------
+
+    async def http(self, who: str, request: Request, seen: Seen, **headers: str) -> str:
+        """Ask over HTTP; the body of the answer."""
+        assert self._http is not None
+        method, path, body = request
+        async with asyncio.timeout(60):
+            async with self._http.request(
+                method,
+                path,
+                data=None if body is None else json.dumps(body),
+                headers={"Authorization": f"Bearer {self.people[who].key}", **headers},
+            ) as answer:
+                text = await answer.text()
+                shown = sorted(
+                    f"{name}: {value}"
+                    for name, value in answer.headers.items()
+                    if name not in _HIDDEN
+                )
+                said = "\n".join([str(answer.status), *shown, text])
+        seen.add(f"{who} {method} {path} {json.dumps(body)}", said)
+        return text
+
+    async def message(self, who: str, room: str, op: str, record: Record, seen: Seen) -> bool:
+        """Ask a room itself; whether it was answered with anything but an error."""
+        operation = self.rooms.post.rooms[room].operations[op]
+        caller = self.people[who].principal.caller
+        said: list[str] = []
+        answered = True
+        try:
+            async with asyncio.timeout(60):
+                if operation.streams:
+                    items = caller.stream(room, op, record, operation.reply)
+                    if op == "follow":
+                        # It has no end of its own: what is there is what comes at once.
+                        said += await _at_once(items)
+                    else:
+                        said += [repr(item) async for item in items]
+                else:
+                    others = _DELEGATED.get(room, ())
+                    reply = await caller.ask(room, op, record, operation.reply, delegate=others)
+                    said.append(repr(reply))
+        except HuginnError as error:
+            answered = False
+            said.append(f"{type(error).__name__} {error.message} {error.details}")
+        seen.add(f"{who} {room} {op} {record!r}", "\n".join(said))
+        return answered
+
+    def later(self) -> None:
+        """An hour has passed, in whatever world."""
+        self.rooms.clock.now_ns = _LATER_NS
+
+    async def quiet(self) -> None:
+        """Wait until nothing goes on behind anybody's answer any more."""
+        queues = [self.worker._testimony._queue, self.rooms.post.rooms["assembler"]._evidence]  # type: ignore[attr-defined]
+
+        def is_quiet() -> bool:
+            for queue in queues:
+                queue._full.set()
+            return not (
+                self.gateway._later
+                or self.worker._driver._scheduled  # type: ignore[attr-defined]
+                or self.worker._engine.running
+                or self.worker._engine.waiting
+                or any(queue._sender is not None and not queue._sender.done() for queue in queues)
+            )
+
+        # Twice: what ends may set something else going.
+        for _ in range(2):
+            await until(is_quiet, pause_s=0.001)
+            await asyncio.sleep(0)
+        self.writer.flush()
+
+    def derived(self) -> list[str]:
+        """The ids of what rooms reported so far, and of what came out of it."""
+        found: dict[str, None] = {}
+        for ask in self.rooms.post.asked("muninn", "report", Report):
+            for entry in ask.entries:
+                found[str(invocation_id(entry.invocation))] = None
+                found |= dict.fromkeys(_ID.findall(repr(entry)))
+                evidence = open_evidence(entry.evidence or b"")
+                found |= {output.id: None for output in evidence.outputs}
+        return list(found)
+
+
+# Whom a room asks in its caller's name.
+_DELEGATED = {"assembler": ("ropes",), "events": ("ropes",), "muninn": ("ropes", "worker")}
+
+
+async def _at_once(items: Any) -> list[str]:
+    found: list[str] = []
+    try:
+        async with asyncio.timeout(0.05):
+            async for item in items:
+                found.append(repr(item))
+    except TimeoutError:
+        pass
+    finally:
+        await items.aclose()
+    return found
+
+
+@asynccontextmanager
+async def house(root: Path) -> AsyncIterator[House]:
+    made = House(root)
+    await made.start()
+    try:
+        yield made
+    finally:
+        await made.stop()
+
+
+def chat(*texts: str, **more: Any) -> dict[str, Any]:
+    """A conversation of these texts: a system prompt, then questions and answers."""
+    roles = itertools.chain(["system"], itertools.cycle(["user", "assistant"]))
+    messages = [{"role": role, "content": text} for role, text in zip(roles, texts, strict=False)]
+    return {
+        "model": MODEL,
+        "messages": messages,
+        "temperature": 0,
+        "seed": 7,
+        "max_tokens": ANSWER_TOKENS,
+        **more,
+    }
+
+
+def past(random: Random, steps: int) -> Iterable[Request]:
+    """What alice asks: a random workload of everything that leaves something behind."""
+    for number in range(steps):
+        count = random.choice((2, 2, 4))
+        texts = TEXTS[:count]
+        kind = random.choice(("chat", "chat", "stream", "text", "response", "session", "event"))
+        if number < len(_EACH_ONCE):
+            kind = _EACH_ONCE[number]
+        match kind:
+            case "chat":
+                yield "POST", "/v1/chat/completions", chat(*texts)
+            case "stream":
+                yield "POST", "/v1/chat/completions", chat(*texts, stream=True)
+            case "text":
+                body = {"model": MODEL, "prompt": TEXTS[1], "max_tokens": ANSWER_TOKENS, "seed": 7}
+                yield "POST", "/v1/completions", body | {"temperature": 0}
+            case "response":
+                yield "POST", "/v1/responses", responded(TEXTS[1], random.choice((True, False)))
+            case "session":
+                yield "POST", "/huginn/v1/sessions", {"persona": "sally", "place": "well"}
+                yield "POST", "/huginn/v1/contexts", {"model": MODEL, **_messages(*texts)}
+            case _:
+                yield "POST", "/huginn/v1/sources", {"name": "sled"}
+                yield "POST", "/huginn/v1/sources/sled/events", merged(f"{number}")
+                yield "POST", "/huginn/v1/kinds", {"kind": "Seen", "schema": {"type": "object"}}
+
+
+_EACH_ONCE = ("event", "chat", "session", "response", "text")
+
+
+def responded(text: str, store: bool = True) -> dict[str, Any]:
+    """A response to one text."""
+    fields: dict[str, Any] = {"temperature": 0, "max_output_tokens": ANSWER_TOKENS, "store": store}
+    return {"model": MODEL, "input": text, "instructions": TEXTS[0], **fields}
+
+
+def merged(subject: str) -> dict[str, Any]:
+    """A story that was merged."""
+    body = {"merge_commit": "4b825dc6"}
+    fields = {"kind": "MergeSucceeded", "subject": subject, "body": body}
+    return {**fields, "from": "qa", "to": "merged"}
+
+
+def _messages(*texts: str) -> dict[str, Any]:
+    return {"messages": chat(*texts)["messages"]}
