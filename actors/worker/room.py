@@ -219,15 +219,16 @@ class WorkerRoom(Room):
     async def on_pages(self, call: Call, ask: AskPages) -> HeldPages:
         """Whether the tiers hold such pages in the caller's own domain."""
         tiers, domain = self._tiers, call.domain
-        if tiers is None:
-            return HeldPages(held=False)
-        held = await self._blocking(
-            lambda: all(tiers.holds(domain, ask.chain, page) for page in ask.pages)
-        )
+        with self._admission.page_ask(len(ask.pages)):
+            if tiers is None:
+                return HeldPages(held=False)
+            held = await self._blocking(
+                lambda: all(tiers.holds(domain, ask.chain, page) for page in ask.pages)
+            )
         return HeldPages(held=bool(held))
 
     async def on_stats(self, call: Call, ask: Empty) -> Stats:
-        engine = self._engine
+        engine, memory = self._engine, self._backend.memory
         return Stats(
             profile=self._profile,
             streams=self._backend.streams,
@@ -238,6 +239,9 @@ class WorkerRoom(Room):
             reused_tokens=engine.reused_tokens,
             decoded_tokens=engine.decoded_tokens,
             jobs_failed=engine.jobs_failed,
+            stream_kv_bytes=[tokens * memory.kv_token for tokens in engine.stream_tokens],
+            kv_bytes=memory.kv,
+            device_bytes=memory.device,
             tiers={} if self._tiers is None else self._tiers.stats(),
             process=self._process,
         )
