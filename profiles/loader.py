@@ -141,6 +141,11 @@ def _check(spec: ProfileSpec, path: Path) -> None:
             f"is at most `streams`, {runtime.streams}",
         ),
         (
+            "runtime.reproducible_generation",
+            runtime.equality == "bitwise" or not runtime.reproducible_generation,
+            "needs equality 'bitwise': from a state with other bytes another answer may follow",
+        ),
+        (
             "tokenizer.control",
             all(0 <= t < spec.tokenizer.vocabulary_tokens for t in spec.tokenizer.control.values()),
             f"holds ids below {spec.tokenizer.vocabulary_tokens}",

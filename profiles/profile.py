@@ -39,8 +39,9 @@ class RuntimeProfile(Identified):
     * the shape of serving: `streams` of `context_tokens` each, `kv_unified`, `swa_full`,
       `schedule` (`block/256`: one advance a block, cut inside every 256 tokens from its start),
       `chunk_tokens` (its cut), `page_tokens`, `group_max` (streams that one decode may carry);
-    * the promise: `equality` of prefix states (`bitwise`, or `token`: greedy answers only) and
-      whether generation is reproducible.
+    * the promise: `equality` of prefix states (`bitwise`: a chain is one string of bytes, or
+      `token`: it may stand for others, from which greedy answers begin alike) and whether
+      generation is reproducible, which takes `bitwise`.
     """
 
     ID = ProfileId

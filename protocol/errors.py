@@ -10,6 +10,7 @@
     │   ├── LimitExceeded            a stated size, count or rate limit
     │   ├── NotVisible               unknown, or not yours: the two are one answer
     │   ├── Conflict                 the state you built on has moved
+    │   ├── FeedRefused              another installation gives something else than its log
     │   └── AuthorityError           a handle or invocation that does not stand
     │       ├── CapabilityError      ... its chain fails one step of verification
     │       └── InvocationError      ... its use fails one step of verification
@@ -18,6 +19,7 @@
         ├── StoreFault               the disk or the database refused
         ├── WorkerFault              a worker died, stopped or cannot load its model
         ├── ProfileFault             a profile or its weights are not what was pinned
+        ├── FeedLost                 another installation is away, or broke off
         └── Unavailable              not now: draining, loading or full
 
 An error crosses rooms as (code, message, details) and comes back as its own class: `to_map` and
@@ -110,6 +112,12 @@ class Conflict(RequestError):
     code = "conflict"
 
 
+class FeedRefused(RequestError):
+    """The other installation answered, and not with what was asked for: a person has to look."""
+
+    code = "feed_refused"
+
+
 class AuthorityError(RequestError):
     """`step` names the step of verification that refused (see authority verification order)."""
 
@@ -150,6 +158,12 @@ class WorkerFault(FaultError):
 
 class ProfileFault(FaultError):
     code = "profile"
+
+
+class FeedLost(FaultError):
+    """The other installation cannot be reached, broke off, or is in trouble: try again later."""
+
+    code = "feed_lost"
 
 
 class Unavailable(FaultError):

@@ -7,8 +7,9 @@ a result that lacks an output its contract declares is no result.
 * `assemble`: a sequence under contracts → the ContextId and the digest of its token stream. The
   assembly's fields are the inputs, so the invocation names what the ContextId names.
 * `advance`: a profile, the chain before and the ids fed → the chain after and the digests of the
-  pages written. Only under a profile whose states are equal bit by bit: others give other pages,
-  honestly.
+  pages written. Pure under a profile whose states are equal bit by bit. Under another one the same
+  chain may stand for other bytes, honestly: then it is bound to the snapshot that it started from,
+  the state digest of the pages before it, and results from two snapshots are two results.
 * `generate`: a profile, a chain, a sampler and a seed → the answer's ids. It samples, so it is
   remembered only with a seed and under a profile that proved its generation reproducible (DRV-2).
 
@@ -42,6 +43,7 @@ from protocol.ids import (
     PageId,
     ParametersId,
     ProfileId,
+    StateId,
     TokensId,
     TransformId,
 )
@@ -86,13 +88,15 @@ def _id(record: Identified) -> ContractId:
 @dataclass(frozen=True)
 class Family:
     """`profiled`: its result depends on a runtime profile. `samples`: and on chance, but for a
-    seed under a profile that proved its generation reproducible."""
+    seed under a profile that proved its generation reproducible. `snapshot`: the kind of id, by its
+    prefix, that it may be bound to; None: it looks at nothing but its inputs."""
 
     transforms: frozenset[TransformId]
     takes: TransformContract
     gives: OutputContract
     profiled: bool
     samples: bool = False
+    snapshot: str | None = None
 
     def check(self, derivation: Derivation) -> None:
         """Raises ContentError unless the invocation and its outputs fit the contracts."""
@@ -105,6 +109,11 @@ class Family:
             raise ContentError(
                 f"{self.takes.name} {'needs a' if self.profiled else 'has no'} runtime profile"
             )
+        if invocation.snapshot is not None:
+            bound_to = invocation.snapshot.partition(":")[0]
+            if bound_to != self.snapshot:
+                named = "nothing" if self.snapshot is None else f"a {self.snapshot} id"
+                raise ContentError(f"{self.takes.name} is bound to {named}, not a {bound_to} id")
         taken = [(given.label, given.id) for given in invocation.inputs]
         _match(f"{self.takes.name} takes", self.takes.inputs, taken)
         _match(f"{self.takes.name} gives", self.gives.outputs, outputs)
@@ -189,6 +198,7 @@ ADVANCE_FAMILY: Final = Family(
         outputs=_slots(("chain", "chain", "one"), ("page", "page", "many")),
     ),
     profiled=True,
+    snapshot=StateId.PREFIX,
 )
 GENERATE_FAMILY: Final = Family(
     transforms=frozenset((cast("TransformId", object_id(GENERATE)),)),
@@ -223,13 +233,25 @@ def assembled(assembly: ContextAssembly, stream: TokensId) -> Derivation:
 
 
 def advancing(
-    profile: ProfileId, previous: ChainId | None, tokens: TokensId
+    profile: ProfileId,
+    previous: ChainId | None,
+    tokens: TokensId,
+    *,
+    snapshot: StateId | None = None,
 ) -> DerivationInvocation:
     """The invocation that feeds the ids with digest `tokens` after `previous` (None: to an empty
-    state) under `profile`."""
+    state) under `profile`.
+
+    `snapshot` is the state digest of the pages that it starts from, where the profile does not
+    promise that the chain says everything about them; of no pages, for an empty state."""
     named: list[tuple[str, ObjectId]] = [] if previous is None else [("previous", previous)]
     named.append(("tokens", tokens))
-    return _pure(ADVANCE_FAMILY, cast("TransformId", object_id(ADVANCE)), named, profile)
+    pure = _pure(ADVANCE_FAMILY, cast("TransformId", object_id(ADVANCE)), named, profile)
+    if snapshot is None:
+        return pure
+    return structs.replace(
+        pure, execution_class=ExecutionClass.SNAPSHOT_BOUND, snapshot=str(snapshot)
+    )
 
 
 def advanced(
@@ -238,10 +260,12 @@ def advanced(
     tokens: TokensId,
     chain: ChainId,
     pages: Sequence[PageId],
+    *,
+    snapshot: StateId | None = None,
 ) -> Derivation:
     """That such an advance led to `chain`, and wrote `pages`, in order of their positions."""
     outputs = (Output("chain", str(chain)), *(Output("page", str(page)) for page in pages))
-    return Derivation(advancing(profile, previous, tokens), outputs)
+    return Derivation(advancing(profile, previous, tokens, snapshot=snapshot), outputs)
 
 
 def generating(

@@ -18,6 +18,7 @@ from protocol.ids import (
     ParametersId,
     ProfileId,
     SequenceId,
+    StateId,
     TokensId,
 )
 from protocol.record import encode_record
@@ -36,14 +37,16 @@ def contract(name: str) -> ContractId:
     return ContractId.of(name.encode())
 
 
-def advance(number: int, *, page: int = 0) -> Derivation:
-    """The advance `number` of a chain. Another `page` is another result of the same invocation."""
+def advance(number: int, *, page: int = 0, snapshot: StateId | None = None) -> Derivation:
+    """The advance `number` of a chain. Another `page` is another result of the same invocation, a
+    `snapshot` what it started from."""
     return advanced(
         PROFILE,
         ChainId.of(b"%d" % (number - 1)) if number else None,
         TokensId.of(pack((number,))),
         ChainId.of(b"%d" % number),
         [PageId.of(b"%d %d" % (number, page))],
+        snapshot=snapshot,
     )
 
 

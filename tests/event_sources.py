@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from actors.events.ports import FeedLost, Hole, Remote, RemoteFeed, RemotePage
+from actors.events.ports import Hole, Remote, RemoteFeed, RemotePage
 from actors.events.retention import Retention, no_session
 from actors.events.sources import EventSources
 from actors.room import Call
 from protocol import cbor
 from protocol.caveats import Scope
+from protocol.errors import FeedLost
 from protocol.event_log import Entry
 from protocol.handle import Handle
 from protocol.ids import CapabilityId, SourceId

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
-from actors.worker.backend import PageRows
+from actors.worker.backend import Memory, PageRows
 from protocol.errors import ContentError, WorkerFault
 from protocol.tokenizer import TokenizerContract
 from protocol.tokens import TokenIds, pack
@@ -133,6 +133,9 @@ class FakeBackend:
         self.chunk_tokens = chunk_tokens
         self.group_max = group_max
         self.export_tokens_max = window_tokens
+        rows = 2 * _POSITION_BYTES  # full and sliding
+        kv = rows * streams * context_tokens
+        self.memory = Memory(rows, kv, kv + 1_000)
         self.fed: list[Fed] = []
         self.fault: Literal["keep", "clear"] | None = None
         self._rows = [_Rows() for _ in range(streams)]

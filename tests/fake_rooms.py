@@ -232,6 +232,9 @@ class ScriptedWorker(Room):
             reused_tokens=0,
             decoded_tokens=self.deltas,
             jobs_failed=0,
+            stream_kv_bytes=[0, 0, 0, 0],
+            kv_bytes=4_096_000,
+            device_bytes=5_000_000,
             tiers={"disk": {"pages": 7, "bytes": 2_000_000, "hits": 3, "refused": 1, "paused": 1}},
             process=1,
         )

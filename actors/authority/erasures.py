@@ -69,7 +69,7 @@ class KeptErasure(Record):
     v: Literal[1]
     row: ErasureRow
     order: Erase
-    swept: bool = False
+    swept: bool
 
     @property
     def is_open(self) -> bool:
@@ -288,7 +288,7 @@ class Erasures:
             due_ns=now_ns + delay_ns,
             rooms=[],
         )
-        return KeptErasure(v=1, row=row, order=order)
+        return KeptErasure(v=1, row=row, order=order, swept=False)
 
     def _audit(self, act: str, row: ErasureRow) -> Append:
         return Append(AUDIT, audit_entry(self._clock, act, f"{row.target} {row.name}"))

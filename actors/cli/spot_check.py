@@ -4,7 +4,8 @@ A sample is drawn from what is known in the key's own domain. Each is executed a
 that shares nothing with the service but the weights, signed with the installation's key for
 verifying, and handed to the memo, which compares: it alone knows what was said before. Equal
 outputs are kept as a verification; other outputs put the derivation into quarantine, with both
-sides to be seen. What has lost its inputs is *expired*, and no success.
+sides to be seen. What has lost its inputs is *expired*, and no success; neither is an advance from
+pages that are others here, which is of another snapshot.
 """
 
 from __future__ import annotations
@@ -31,8 +32,11 @@ _NOT_FOUND: Final = 404
 # Lines where there is no terminal: one for so many.
 _TOLD_EVERY: Final = 10
 # `skipped`: made under another profile than the service has, or with parameters that are not kept.
-# `unknown`: the memo does not know it any more.
-OUTCOMES: Final = ("equal", "different", "expired", "skipped", "unknown")
+# `incomparable`: it is bound to a snapshot that is not the one here. `unknown`: the memo does not
+# know it any more.
+OUTCOMES: Final = ("equal", "different", "expired", "skipped", "incomparable", "unknown")
+# Nothing came of these that could be handed in.
+UNCHECKED: Final = ("skipped", "incomparable")
 _VERDICT_TO_OUTCOME: Final = {
     "equal": "equal",
     "already-present": "equal",
@@ -47,23 +51,23 @@ def spot_check(asked: Asked, count: int, seed: str | None) -> bool:
     could, unless nothing is known at all. Raises Failure."""
     from actors.cli.client import connect
     from actors.cli.fetch import ensure_library
-    from actors.cli.verify import served_model
+    from actors.cli.verify import profile_of, served_model
 
     client = connect(asked, seconds_max=600.0)
     seed = seed or secrets.token_hex(8)
-    served = served_model(client)
+    profile = profile_of(asked, served_model(client))
     drawn = client.post(f"{_DERIVATIONS}/sample", {"count": count, "seed": seed})
     entries: list[Json] = drawn["entries"]
     ensure_library(asked)
     with _progress(asked, len(entries)) as tell:
-        outcomes, again = _executed(asked, client, served["profile"], entries, tell)
+        outcomes, again = _executed(asked, client, profile, entries, tell)
     checks = [
         _check(_verifier(asked), drawn, entries[place], again.get(place))
         for place, outcome in enumerate(outcomes)
-        if outcome != "skipped"
+        if outcome not in UNCHECKED
     ]
     results = iter(_handed_in(client, drawn["domain"], checks))
-    outcomes = [each if each == "skipped" else outcome_of(next(results)) for each in outcomes]
+    outcomes = [each if each in UNCHECKED else outcome_of(next(results)) for each in outcomes]
     document = _document(client, entries, outcomes, again)
     document |= {"seed": seed, "domain": drawn["domain"]}
     asked.show(document, lambda: _people(document))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import NamedTuple, Protocol
 
-from protocol.errors import FaultError, RequestError
 from protocol.signing import Signer
 
 
@@ -45,18 +44,6 @@ class RemotePage(NamedTuple):
     entries: list[bytes]
     head: int
     hole: Hole | None = None
-
-
-class FeedLost(FaultError):
-    """The other installation cannot be reached, broke off, or is in trouble: try again later."""
-
-    code = "feed_lost"
-
-
-class FeedRefused(RequestError):
-    """The other installation answered, and not with what was asked for: a person has to look."""
-
-    code = "feed_refused"
 
 
 class RemoteFeed(Protocol):

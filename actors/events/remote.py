@@ -17,10 +17,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Final, Literal, NoReturn
 
-from actors.events.ports import FeedLost, FeedRefused, Hole, RemoteFeed, RemotePage
+from actors.events.ports import Hole, RemoteFeed, RemotePage
 from actors.events.registry import KnownSource
 from actors.ports import Entropy
-from protocol.errors import HuginnError
+from protocol.errors import FeedLost, FeedRefused, HuginnError
 from protocol.event_log import EVIDENCE, START, Entry, Outcome, Position, SourceLog, Verdict
 from protocol.ids import EventId
 from store.commit import settled

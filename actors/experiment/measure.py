@@ -2,7 +2,10 @@
 
 A row is a JSON object. Times are milliseconds; `ttft_ms` is the receipt's (from the worker's queue
 to the first token), `ttft_client_ms` runs from the request to the first text of the stream.
-`resident_tokens` are in the worker's live streams, `kept_kv_bytes` in its other tiers.
+`resident_tokens` are in the worker's live streams and `resident_kv_bytes` are their rows, in all
+and in the largest (`stream_kv_bytes_max`); `kept_kv_bytes` lie in its other tiers. `device_bytes`
+are the weights and what is allocated for rows (`kv_buffer_bytes`), on the device that computes: on
+a CPU both are part of the process's memory, as far as it touched them (`worker_rss_bytes`).
 """
 
 from __future__ import annotations
@@ -90,6 +93,7 @@ def measure(
         "assembly_ms": assembly_ms,
         "request_bytes": len(json.dumps(body).encode("utf-8")),
         "resident_tokens": stats.get("resident_tokens"),
+        **memory_of(stats),
         "kept_kv_bytes": {
             tier: counters.get("bytes") for tier, counters in stats.get("tiers", {}).items()
         },
@@ -99,6 +103,17 @@ def measure(
     if turn.context != receipt["context_id"]:
         raise Failure(f"{condition}: the answer names {turn.context}, its receipt another context")
     return row, turn.text
+
+
+def memory_of(stats: dict[str, Any]) -> Row:
+    """What the worker's counters say of memory, in bytes; None where there is no worker."""
+    held = stats.get("stream_kv_bytes")
+    return {
+        "resident_kv_bytes": None if held is None else sum(held),
+        "stream_kv_bytes_max": None if held is None else max(held, default=0),
+        "kv_buffer_bytes": stats.get("kv_bytes"),
+        "device_bytes": stats.get("device_bytes"),
+    }
 
 
 def hit(receipt: dict[str, Any]) -> str:

@@ -4,8 +4,9 @@ Reads one JSON object from standard input, `{profile, home, contexts, entries}`:
 context ids to blocks as the API shows them, an entry is `{invocation, context_id, parameters}` with
 the invocation's record in base64. Writes a line for each entry as soon as it is done: `{entry,
 outputs, tokens, why}`. `outputs` is what it gave, [[label, id], …], or null: `why` is then
-`expired` (what the context holds are not the inputs) or `skipped` (it is of another profile than
-the one here, or its parameters do not say everything).
+`expired` (what the context holds are not the inputs), `skipped` (it is of another profile than
+the one here, or its parameters do not say everything) or `incomparable` (it is bound to a snapshot,
+and the pages here are others: what follows from them says nothing about it).
 
 Nothing of the service is used but the weights: contexts are folded by the reference transform,
 states fed by the schedule from an empty one, answers decoded one token after the other.
@@ -32,7 +33,7 @@ from actors.worker.backend import Backend, Logits
 from actors.worker.backends.llama import LlamaBackend
 from actors.worker.backends.llama_library import build_digest
 from actors.worker.chain import chains
-from actors.worker.pages import page_digest
+from actors.worker.pages import page_digest, state_digest
 from actors.worker.schedule import Advance, advances
 from profiles import loader, weights
 from profiles.profile import RuntimeProfile
@@ -56,8 +57,10 @@ from protocol.families import (
 from protocol.generation import named_texts, sampler_of
 from protocol.ids import (
     BlockId,
+    ChainId,
     ContractId,
     InvocationId,
+    PageId,
     ProfileId,
     SequenceId,
     TokensId,
@@ -71,7 +74,7 @@ from protocol.tokens import TokenIds, pack
 from protocol.transform import fold
 
 Json = dict[str, Any]
-Why = Literal["expired", "skipped"]
+Why = Literal["expired", "skipped", "incomparable"]
 
 
 @dataclass(frozen=True)
@@ -176,14 +179,29 @@ class Rechecker:
             if found:
                 wanted[index] = found
         self._backend.truncate(0, 0)
+        # A snapshot is of all pages; else only those that are asked for are made.
+        bound = any(each.invocation.snapshot for found in wanted.values() for each in found)
+        pages: list[PageId] = []
         for index, piece in enumerate(fed[: max(wanted, default=-1) + 1]):
             self._backend.advance(0, piece.ids, logits=False)
-            if index in wanted:
-                page = page_digest(self._backend.export(0, piece.start, piece.stop))
-                tokens = TokensId.of(pack(piece.ids))
-                previous_chain = names[index - 1] if index else None
-                made = advanced(self._profile, previous_chain, tokens, names[index], [page])
-                yield from (Done(each.place, made, piece.stop) for each in wanted[index])
+            if bound or index in wanted:
+                pages.append(page_digest(self._backend.export(0, piece.start, piece.stop)))
+            for each in wanted.get(index, ()):
+                made = self._advanced(each, piece, names[: index + 1], pages)
+                why: Why | None = None if made else "incomparable"
+                yield Done(each.place, made, piece.stop if made else 0, why)
+
+    def _advanced(
+        self, asked: Asked, piece: Advance, names: Sequence[ChainId], pages: Sequence[PageId]
+    ) -> Derivation | None:
+        """That feeding `piece`, the last of those with these chains and pages, gave the last of
+        the pages; None if it was asked from a snapshot of others."""
+        snapshot = None if asked.invocation.snapshot is None else state_digest(pages[:-1])
+        if snapshot is not None and str(snapshot) != asked.invocation.snapshot:
+            return None
+        tokens, previous = TokensId.of(pack(piece.ids)), names[-2] if len(names) > 1 else None
+        page, profile = pages[-1], self._profile
+        return advanced(profile, previous, tokens, names[-1], [page], snapshot=snapshot)
 
     def _generated(self, fed: Sequence[Advance], asked: Asked) -> Done:
         parameters, seed = asked.parameters, asked.invocation.seed

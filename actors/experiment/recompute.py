@@ -2,7 +2,8 @@
 
 Reads one JSON object from standard input, `{profile, home, blocks}` (blocks as the API shows
 them), and writes one: the token ids that the profile's grammar makes of the blocks, the state
-digest of the prompt fed by the schedule, and the first greedy token. Nothing of the engine, its
+digest of the prompt fed by the schedule, and the first greedy token; and whether the profile
+promises that the digest is always that one (`equality`). Nothing of the engine, its
 streams, pages or memory is used: that is what the answer is compared with.
 """
 
@@ -122,6 +123,7 @@ def main() -> None:
         found = computed(backend, grammar(profile.grammar, backend.tokenizer), blocks, texts)
     finally:
         backend.close()
+    found["equality"] = profile.equality
     found["profile_id"] = str(object_id(profile))
     found["block_ids"] = [str(object_id(block)) for block in blocks]
     json.dump(found, sys.stdout)

@@ -18,6 +18,7 @@ from actors.experiment.measure import Row
 Json = dict[str, Any]
 
 _DIGEST_CHARS: Final = 18
+_MEMORY: Final = ("resident_kv_bytes", "stream_kv_bytes_max", "device_bytes", "worker_rss_bytes")
 COLUMNS: Final = (
     *(
         "condition",
@@ -30,7 +31,8 @@ COLUMNS: Final = (
         "client ms",
         "tok/s",
     ),
-    *("assembly ms", "resident", "RSS MB", "state", "answer"),
+    *("assembly ms", "resident", "resident KV MB", "largest KV MB", "device MB", "RSS MB"),
+    *("age s", "state", "answer"),
 )
 
 
@@ -53,9 +55,21 @@ def document(head: Json, rows: Sequence[Row], checks: Sequence[Check]) -> Json:
         **head,
         "ok": all(check.ok for check in checks),
         "hits": dict(Counter(row["hit"] for row in rows)),
+        "reuse_age_s": reuse_age_s(rows),
         "rows": list(rows),
         "checks": [check.document() for check in checks],
     }
+
+
+def reuse_age_s(rows: Sequence[Row]) -> dict[str, float]:
+    """How old the oldest state was that each tier still had, in seconds: since its messages were
+    first asked. A tier that gave nothing, or nothing of these messages, is not listed."""
+    ages: dict[str, float] = {}
+    for row in rows:
+        for tier, tokens in row["tiers"].items():
+            if tokens and row["age_s"] is not None:
+                ages[tier] = max(ages.get(tier, 0.0), row["age_s"])
+    return ages
 
 
 def write(report: Json, directory: Path) -> list[Path]:
@@ -79,7 +93,6 @@ def write(report: Json, directory: Path) -> list[Path]:
 def cells(row: Row) -> list[str]:
     """A row as the table shows it, in the order of COLUMNS."""
     tiers = ", ".join(f"{name} {count}" for name, count in row["tiers"].items() if count)
-    rss = row["worker_rss_bytes"]
     return [
         row["condition"],
         str(row["prompt_tokens"]),
@@ -92,7 +105,8 @@ def cells(row: Row) -> list[str]:
         _number(row["decode_tokens_s"]),
         _number(row["assembly_ms"]),
         _number(row["resident_tokens"]),
-        _number(None if rss is None else rss / 1e6),
+        *(_megabytes(row[name]) for name in _MEMORY),
+        _number(row["age_s"]),
         _short(row["state_digest"]),
         _short(row["answer_digest"]),
     ]
@@ -125,6 +139,10 @@ def _number(value: float | None) -> str:
     if value is None:
         return "–"
     return f"{value:.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.1f}"
+
+
+def _megabytes(size_bytes: int | None) -> str:
+    return _number(None if size_bytes is None else size_bytes / 1e6)
 
 
 def _short(text: str | None) -> str:

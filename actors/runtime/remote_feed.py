@@ -22,7 +22,8 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
-from actors.events.ports import FeedLost, FeedRefused, Hole, Remote, RemotePage
+from actors.events.ports import Hole, Remote, RemotePage
+from protocol.errors import FeedLost, FeedRefused
 from protocol.resource import path_covers
 
 S = TypeVar("S", bound=msgspec.Struct)

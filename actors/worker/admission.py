@@ -1,4 +1,5 @@
-"""Which jobs are open, how many may be, and the cancellations that came before their job.
+"""Which jobs are open, how many may be, and the cancellations that came before their job; and how
+many questions after pages are answered at once.
 
 Lives in the room's event loop. It counts jobs and nothing else, so that whether a prompt is
 admitted never depends on what anybody's prefix state holds (I-NO-PRESENCE).
@@ -8,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from actors.ports import Clock
 from actors.worker.jobs import Job, JobKey, Owner, Settlement
 from actors.worker.limits import WorkerLimits
-from protocol.errors import Conflict, Unavailable
+from protocol.errors import Conflict, LimitExceeded, Unavailable
 
 
 class Admission:
@@ -24,6 +27,7 @@ class Admission:
         self._jobs: dict[JobKey, Job] = {}
         self._settlements: set[Settlement] = set()
         self._tombstones: dict[JobKey, int] = {}  # to when it expires; oldest first
+        self._page_asks = 0
         self._closed = False
         self._change = asyncio.Event()
 
@@ -66,6 +70,28 @@ class Admission:
                 f"{len(self._settlements)} settlements wait, the limit is "
                 f"{self._limits.settles_max}: the next turn will do their work"
             )
+
+    @contextmanager
+    def page_ask(self, pages: int) -> Iterator[None]:
+        """Inside, a question after so many pages is answered: each is read and hashed.
+
+        Raises LimitExceeded for none or too many, Unavailable when full or closed.
+        """
+        self._check_open()
+        if not 1 <= pages <= self._limits.pages_max:
+            raise LimitExceeded(
+                f"{pages} pages are asked for: 1 to {self._limits.pages_max} are allowed at once"
+            )
+        if self._page_asks >= self._limits.page_asks_max:
+            raise Unavailable(
+                f"{self._page_asks} questions after pages are being answered, the limit is "
+                f"{self._limits.page_asks_max}: try again"
+            )
+        self._page_asks += 1
+        try:
+            yield
+        finally:
+            self._page_asks -= 1
 
     def add(self, work: Job | Settlement) -> None:
         """The work is open. Call the check before."""

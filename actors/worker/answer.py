@@ -6,13 +6,15 @@ from typing import Final, Literal
 
 from actors.worker.sampler import LOGPROBS_MAX, Logits, TokenSampler, logprobs
 from actors.worker.stops import AnswerText
-from protocol.errors import ContentError
+from protocol.errors import ContentError, LimitExceeded
 from protocol.messages.worker import Generate, Item, TokenLogprob, TopLogprob
 from protocol.tokenizer import Tokenizer
 from protocol.tokens import TokenIds, pack
 
 Finish = Literal["stop", "length", "cancelled", "time"]
 _PPM: Final = 1_000_000
+# A grammar ends turns with one or two; a caller names none.
+STOP_IDS_MAX: Final = 64
 
 
 class Answer:
@@ -38,6 +40,8 @@ class Answer:
             raise ContentError(f"tokens_max is {asked.tokens_max}: an answer has at least 1")
         if asked.logprobs_top is not None and not 0 <= asked.logprobs_top <= LOGPROBS_MAX:
             raise ContentError(f"logprobs_top is {asked.logprobs_top}: 0 to {LOGPROBS_MAX}")
+        if len(asked.stop_ids) > STOP_IDS_MAX:
+            raise LimitExceeded(f"{len(asked.stop_ids)} stop ids: at most {STOP_IDS_MAX}")
         self._stop_ids = frozenset(asked.stop_ids)
         self._sampler = TokenSampler(
             asked.sampler, tokenizer, stop_ids=self._stop_ids, prompt=prompt, seed=seed

@@ -20,7 +20,7 @@ nothing in them afterwards.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -30,9 +30,20 @@ from protocol.page import PageRows
 from protocol.tokenizer import Tokenizer
 from protocol.tokens import TokenIds
 
-__all__ = ["Backend", "Logits", "PageRows"]
+__all__ = ["Backend", "Logits", "Memory", "PageRows"]
 
 Logits = npt.NDArray[np.float32]
+
+
+class Memory(NamedTuple):
+    """What a loaded model takes, in bytes. `kv_token`: the rows of one position, as in pages. `kv`:
+    what is allocated for the rows of all streams, used or not. `device`: that and the weights, on
+    the device that computes; on a CPU they are the process's own. What the library allocates beside
+    them to compute is not counted."""
+
+    kv_token: int
+    kv: int
+    device: int
 
 
 class Backend(Protocol):
@@ -53,6 +64,10 @@ class Backend(Protocol):
     @property
     def tokenizer(self) -> Tokenizer:
         """The vocabulary of the model that is loaded."""
+
+    @property
+    def memory(self) -> Memory:
+        """What it takes; the same from its opening to its end."""
 
     def length(self, stream: int) -> int:
         """How many positions the stream holds."""

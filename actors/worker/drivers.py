@@ -64,9 +64,12 @@ class ThreadDriver:
             await asyncio.to_thread(self._thread.join)
 
     def _run(self, engine: Engine) -> None:
-        while not self._stopping:
-            # Cleared before the step: what is submitted during it wakes the next one.
+        while True:
+            # Cleared before anything is looked at: what comes during a step wakes the next one, and
+            # a stop is either seen here or wakes the wait.
             self._woken.clear()
+            if self._stopping:
+                return
             if not step(engine):
                 self._woken.wait()
 

@@ -46,8 +46,9 @@ class Engine:
     """Everything but `submit` and the counters is for one thread.
 
     Counters only grow: `prefilled_tokens` fed by the schedule, `reused_tokens` not fed because
-    they were there, `decoded_tokens` generated, `jobs_failed`, `busy_ns`. `streams_busy` and
-    `resident_tokens` are as of the last step. `flush` sends on what jobs were posted.
+    they were there, `decoded_tokens` generated, `jobs_failed`, `busy_ns`. `streams_busy`,
+    `resident_tokens` and `stream_tokens`, which are those by stream, are as of the last step.
+    `flush` sends on what jobs were posted.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Engine:
         self.busy_ns = 0
         self.streams_busy = 0
         self.resident_tokens = 0
+        self.stream_tokens = [0] * len(self.streams)
 
     @property
     def waiting(self) -> int:
@@ -103,7 +105,8 @@ class Engine:
         if more:
             self.busy_ns += self._clock.steady_ns() - began_ns
         self.streams_busy = self.streams.leased
-        self.resident_tokens = self.streams.resident_tokens
+        self.stream_tokens = [stream.tokens for stream in self.streams]
+        self.resident_tokens = sum(self.stream_tokens)
         self._flush()
         return more
 

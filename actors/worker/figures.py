@@ -13,6 +13,7 @@ def figures(
     profile: ProfileId, backend: Backend, engine: Engine, tiers: Tiers | None, process: int
 ) -> Stats:
     """The counters of now; those of the engine are as of its last step."""
+    memory = backend.memory
     return Stats(
         profile=profile,
         streams=backend.streams,
@@ -23,6 +24,9 @@ def figures(
         reused_tokens=engine.reused_tokens,
         decoded_tokens=engine.decoded_tokens,
         jobs_failed=engine.jobs_failed,
+        stream_kv_bytes=[tokens * memory.kv_token for tokens in engine.stream_tokens],
+        kv_bytes=memory.kv,
+        device_bytes=memory.device,
         tiers={} if tiers is None else tiers.stats(),
         process=process,
     )

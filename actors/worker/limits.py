@@ -20,7 +20,9 @@ class WorkerLimits:
     remembered for `tombstone_ns`; at most `tombstones_max` for one owner. `drain_ns` is how long a
     running answer may go on when the worker stops. `chunk_tokens`, `reproducible` and
     `states_equal` come from the profile; the last says that states are equal bit by bit, so that
-    evidence of an advance can be compared."""
+    an advance is the same whatever pages it started from. One question after pages names at most
+    `pages_max`, each of which is read and hashed, and at most `page_asks_max` are answered at
+    once."""
 
     chunk_tokens: int = CHUNK_TOKENS
     reproducible: bool = True
@@ -34,3 +36,5 @@ class WorkerLimits:
     tombstones_max: int = 64
     receipts_kept: int = 10_000
     drain_ns: int = 5 * SECOND_NS
+    pages_max: int = 64
+    page_asks_max: int = 8

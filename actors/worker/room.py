@@ -228,11 +228,12 @@ class WorkerRoom(LedgerOperations, Room):
     async def on_pages(self, call: Call, ask: AskPages) -> HeldPages:
         """Whether the tiers hold such pages in the caller's own domain."""
         tiers, domain = self._tiers, call.domain
-        if tiers is None:
-            return HeldPages(held=False)
-        held = await self._blocking(
-            lambda: all(tiers.holds(domain, ask.chain, page) for page in ask.pages)
-        )
+        with self._admission.page_ask(len(ask.pages)):
+            if tiers is None:
+                return HeldPages(held=False)
+            held = await self._blocking(
+                lambda: all(tiers.holds(domain, ask.chain, page) for page in ask.pages)
+            )
         return HeldPages(held=bool(held))
 
     async def on_stats(self, call: Call, ask: Empty) -> Stats:

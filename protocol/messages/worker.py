@@ -166,7 +166,8 @@ class AskReceipt(Record):
 
 
 class AskPages(Record):
-    """Whether these pages of the state `chain` are held for the caller's domain."""
+    """Whether these pages of the state `chain` are held for the caller's domain: 1 to 64 of them,
+    in one of at most eight such questions at once."""
 
     chain: ChainId
     pages: list[PageId]
@@ -179,9 +180,13 @@ class HeldPages(Record):
 
 
 class Stats(Record):
-    """What the operator may see. Counters since the process began; sizes in tokens.
+    """What the operator may see. Counters since the process began; sizes in tokens, unless they say
+    bytes.
 
-    `tiers` has the counters of each tier of pages, `host` and `disk`, if the worker has them.
+    `stream_kv_bytes`: the rows of the prefix that each stream holds. `kv_bytes`: what is allocated
+    for the rows of all, `device_bytes`: that and the weights, on the device that computes (on a CPU
+    the process's own memory). `tiers` has the counters of each tier of pages, `host` and `disk`, if
+    the worker has them.
     """
 
     profile: ProfileId
@@ -193,6 +198,9 @@ class Stats(Record):
     reused_tokens: int
     decoded_tokens: int
     jobs_failed: int
+    stream_kv_bytes: list[int]
+    kv_bytes: int
+    device_bytes: int
     tiers: dict[str, dict[str, int]]
     process: int
 

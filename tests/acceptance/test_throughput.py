@@ -7,6 +7,7 @@ the same prompts asked one by one of an exact profile's worker.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ from protocol.messages.assembler import Segment
 from protocol.record import object_id
 from tests.exact_models import MODELS
 from tests.model_fixtures import tiny
-from tests.worker_rooms import Bench, Listener, Result, opened, segment
+from tests.worker_rooms import Bench, Listener, Result, opened, segment, until
 
 MODEL = MODELS["tiny"]
 WIDE = MODEL.throughput_profile()
@@ -28,9 +29,15 @@ AT_ONCE = 8
 
 
 class Counted(LlamaBackend):
-    """Notes how many streams each decode carried."""
+    """Notes how many streams each decode carried. Nothing is fed until `all_here` is set: then
+    whoever is asked together is computed together, however busy the machine is."""
 
     groups: list[int]
+    all_here: threading.Event
+
+    def advance(self, stream: int, ids: Sequence[int], *, logits: bool) -> Any:
+        assert self.all_here.wait(60)
+        return super().advance(stream, ids, logits=logits)
 
     def decode(self, items: Sequence[tuple[int, int]]) -> list[Any]:
         self.groups.append(len(items))
@@ -64,7 +71,7 @@ async def ask(bench: Bench, number: int, segments: list[Segment], tokens: int) -
 @pytest.mark.req("KV-1", "KV-2", "KV-9")
 async def test_eight_decode_together_over_exact_states() -> None:
     backend = Counted(tiny()[0], WIDE)
-    backend.groups = []
+    backend.groups, backend.all_here = [], threading.Event()
     states: dict[str, list[object]] = {"wide": [], "exact": []}
     listener = Listener()
     async with opened(
@@ -76,7 +83,11 @@ async def test_eight_decode_together_over_exact_states() -> None:
         mailbox=listener,
     ) as bench:
         asks = prompts(bench)
-        answers = await asyncio.gather(*(ask(bench, n, each, 48) for n, each in enumerate(asks)))
+        asking = [asyncio.create_task(ask(bench, n, each, 48)) for n, each in enumerate(asks)]
+        engine = bench.room._engine
+        await until(lambda: engine.waiting + engine.running == AT_ONCE)
+        backend.all_here.set()
+        answers = await asyncio.gather(*asking)
         assert max(backend.groups) == AT_ONCE
         assert backend.groups.count(AT_ONCE) > len(backend.groups) // 2
         assert not any(answer.receipt.reproducible for answer in answers)

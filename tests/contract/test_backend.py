@@ -23,6 +23,19 @@ def test_sizes_are_usable(backend: Backend) -> None:
     assert [backend.length(stream) for stream in range(backend.streams)] == [0] * backend.streams
 
 
+@pytest.mark.req("KV-11")
+def test_memory_is_told_in_the_bytes_of_its_rows(backend: Backend) -> None:
+    memory = backend.memory
+    for count in (1, 40):
+        backend.truncate(0, 0)
+        backend.advance(0, ids_for(backend, count), logits=False)
+        rows = backend.export(0, 0, count)
+        assert len(rows.full) + len(rows.sliding) == count * memory.kv_token
+    assert memory.kv == memory.kv_token * backend.streams * backend.context_tokens
+    assert memory.device > memory.kv
+    assert backend.memory == memory
+
+
 def test_logits_may_be_changed_until_more_is_fed(backend: Backend) -> None:
     """What their reader does to them, and to the other streams meanwhile, changes nothing else."""
     ids = ids_for(backend, 4)

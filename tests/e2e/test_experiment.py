@@ -66,6 +66,10 @@ def test_an_experiment_from_the_command_line(tmp_path: Path, temporary: Path) ->
     for row in report["rows"]:
         named = {"prompt_tokens", "reused_tokens", "ttft_ms", "state_digest", "answer_digest"}
         assert named <= set(row)
+        assert 0 < row["stream_kv_bytes_max"] <= row["resident_kv_bytes"] < row["device_bytes"]
+        assert row["worker_rss_bytes"] > 0
+    assert report["reuse_age_s"]
+    assert all(age > 0 for age in report["reuse_age_s"].values())
     assert all(check["ok"] for check in report["checks"])
     assert errors.splitlines()[0] == f"1/{len(STEPS)} cold"
     assert {path.name for path in out.iterdir()} == {"report.json", "report.md", "report.svg"}

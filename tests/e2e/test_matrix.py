@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -42,12 +41,6 @@ class Home(Service):
             check=True,
             capture_output=True,
         )
-
-    def kill(self) -> None:
-        """Every process of it, at once."""
-        assert self.process is not None
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
 
 
 @pytest.fixture

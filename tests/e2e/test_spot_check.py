@@ -15,10 +15,11 @@ from actors.muninn.room import MuninnRoom
 from actors.room import World
 from actors.runtime.plan import database_path, prepare, room_signer
 from actors.runtime.world import SystemClock, SystemEntropy
+from profiles import loader
 from protocol.derivation import Derivation, attest
 from protocol.envelope import open_reply, seal, seal_reply
 from protocol.families import advanced, assembled
-from protocol.ids import ChainId, ContextId, PageId, ProfileId, TokensId
+from protocol.ids import ChainId, ContextId, PageId, ProfileId, StateId, TokensId
 from protocol.messages.authority import Revocations
 from protocol.messages.muninn import Execution, Origin, Report, Results
 from protocol.record import decode_record, encode_record
@@ -29,6 +30,7 @@ from tests.huginn import answered, huginn, refused
 from tests.installations import Service, tiny_config, tiny_home
 
 MODEL = "tiny-gemma"
+PROFILES = Path(loader.__file__).parent
 TURN = [
     {"role": "user", "content": "Who are you?"},
     {"role": "assistant", "content": "A raven."},
@@ -154,6 +156,63 @@ def test_what_a_service_did_is_executed_again(tmp_path: Path) -> None:
         ]
         assert [each.status_code for each in answers] == [404] * 4
         assert len({each.content for each in answers}) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.req("KV-2", "DRV-2", "DRV-4", "DRV-7")
+def test_states_without_the_promise_are_compared_from_their_snapshot_alone(tmp_path: Path) -> None:
+    home, profile = tiny_home(tmp_path / "home"), tmp_path / "tiny-token.toml"
+    text = (PROFILES / "tiny-gemma.toml").read_text("utf-8")
+    for promise, weaker in (('"bitwise"', '"token"'), ("generation = true", "generation = false")):
+        assert promise in text
+        text = text.replace(promise, weaker)
+    profile.write_text(text, "utf-8")
+    service = Service(home, profile=str(profile))
+
+    def checked() -> Any:
+        variables = {**reach(service), "HUGINN_PROFILE": str(profile)}
+        words = ("verify", "--sample", "20", "--json")
+        result = huginn(*words, home=home, **variables)
+        return json.loads(result.stdout)
+
+    with service:
+        context = said(service, temperature=0)
+        service.memo(4)
+        found = checked()
+        assert found["ok"]
+        assert found["equal"] == found["drawn"] >= 4
+        assert {each["family"] for each in found["entries"]} == {"assemble", "advance"}
+        advances = [each for each in found["entries"] if each["family"] == "advance"]
+        shown = [
+            service.get(f"/huginn/v1/derivations/{each['invocation_id']}").json()
+            for each in advances
+        ]
+        assert {each["execution_class"] for each in shown} == {"snapshot-bound"}
+        assert len({each["snapshot"] for each in shown}) == len(shown)
+        ran = huginn("verify", context, home=home, HUGINN_PROFILE=str(profile), **reach(service))
+        assert ran.exit_code == 0, ran.output
+
+    # The same advances, by a worker that started from other pages.
+    elsewhere = StateId.of(b"other pages")
+    for entry, each in zip(advances, shown, strict=True):
+        named = {one["label"]: one["id"] for one in (*each["inputs"], *each["outputs"])}
+        previous = named.get("previous")
+        other = advanced(
+            ProfileId.parse(each["profile_id"]),
+            None if previous is None else ChainId.parse(previous),
+            TokensId.parse(named["tokens"]),
+            ChainId.parse(named["chain"]),
+            [PageId.of(b"another page")],
+            snapshot=elsewhere,
+        )
+        of = ContextId.parse(entry["context_id"])
+        assert asyncio.run(reported(home, other, of, "worker")) == "inserted"
+    with service:
+        found = checked()
+        assert found["ok"]
+        counts = (found["different"], found["expired"], found["incomparable"])
+        assert counts == (0, 0, len(advances))
+        assert service.get("/huginn/v1/status").json()["muninn"]["quarantined"] == 0
 
 
 @pytest.mark.slow

@@ -54,6 +54,7 @@ def test_a_file_that_is_not_toml_is_refused(tmp_path: Path) -> None:
         ("window_tokens = 64", "window_tokens = 63", "runtime.chunk_tokens"),
         ("page_tokens = 64", "page_tokens = 128", "runtime.page_tokens"),
         ("group_max = 3", "group_max = 5", "runtime.group_max"),
+        ('equality = "bitwise"', 'equality = "token"', "runtime.reproducible_generation"),
         ("bos = 2", "bos = 392", "tokenizer.control"),
         ("[weights]", 'name = "other"\n[weights]', "name"),
     ],
@@ -129,3 +130,16 @@ def test_the_throughput_profile_is_the_default_but_for_its_shape_and_its_promise
         wide.runtime.streams * wide.runtime.context_tokens
         == exact.runtime.streams * exact.runtime.context_tokens
     ), "both take the same memory"
+
+
+@pytest.mark.req("KV-2")
+def test_a_profile_may_promise_no_equal_states(tmp_path: Path) -> None:
+    text = (loader._DIRECTORY / "tiny-gemma.toml").read_text(encoding="utf-8")
+    text = text.replace('equality = "bitwise"', 'equality = "token"')
+    text = text.replace("reproducible_generation = true", "reproducible_generation = false")
+    path = tmp_path / "tiny-gemma.toml"
+    path.write_text(text, encoding="utf-8")
+    exact, token = loader.load("tiny-gemma"), loader.load(path)
+    assert (token.runtime.equality, token.runtime.reproducible_generation) == ("token", False)
+    bound = [loader.bind(each, tiny_gemma.cached(), BUILD) for each in (exact, token)]
+    assert object_id(bound[0]) != object_id(bound[1])

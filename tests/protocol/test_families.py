@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from protocol import cbor
 from protocol.derivation import (
     Derivation,
     DerivationInvocation,
@@ -38,6 +41,7 @@ from protocol.ids import (
     ContractId,
     PageId,
     ProfileId,
+    StateId,
     TokensId,
     TransformId,
 )
@@ -158,6 +162,63 @@ def test_assembling_has_no_profile() -> None:
     invocation = msgspec.structs.replace(derivation.invocation, runtime_profile=PROFILE)
     with pytest.raises(ContentError, match="no runtime profile"):
         ASSEMBLE_FAMILY.check(Derivation(invocation, derivation.outputs))
+
+
+@pytest.mark.req("KV-2", "DRV-1", "DRV-7")
+@given(
+    profile=st.binary(max_size=2),
+    previous=st.none() | st.binary(max_size=2),
+    fed=st.binary(max_size=2),
+    snapshots=st.lists(st.none() | st.lists(st.binary(max_size=2), max_size=3), max_size=6),
+)
+def test_a_snapshot_is_all_that_tells_two_advances_apart(
+    profile: bytes, previous: bytes | None, fed: bytes, snapshots: list[list[bytes] | None]
+) -> None:
+    started = [
+        None if pages is None else StateId.of(cbor.encode([PageId.of(p).digest for p in pages]))
+        for pages in snapshots
+    ]
+    before = None if previous is None else ChainId.of(previous)
+    made = [
+        advanced(
+            ProfileId.of(profile),
+            before,
+            TokensId.of(fed),
+            ChainId.of(b"after"),
+            [PageId.of(b"page")],
+            snapshot=snapshot,
+        )
+        for snapshot in started
+    ]
+    for one, snapshot in zip(made, started, strict=True):
+        ADVANCE_FAMILY.check(one)
+        assert unremembered(one.invocation, ()) is None
+        assert one.invocation == advancing(
+            ProfileId.of(profile), before, TokensId.of(fed), snapshot=snapshot
+        )
+        bound = one.invocation.execution_class is ExecutionClass.SNAPSHOT_BOUND
+        assert bound is (snapshot is not None)
+    ids = {invocation_id(one.invocation) for one in made}
+    assert len(ids) == len(set(started))
+
+
+@pytest.mark.req("DRV-2", "KV-2")
+def test_only_an_advance_is_bound_to_a_snapshot_and_only_to_a_state() -> None:
+    state = str(StateId.of(b""))
+    for derivation, snapshot in (
+        (advance(1), str(ContextId.of(b""))),
+        (assembled(assembly(1), STREAM), state),
+        (Derivation(generation(), (Output("answer", str(STREAM)),)), state),
+    ):
+        family = FAMILIES[derivation.invocation.transform_contract]
+        family.check(derivation)
+        bound = msgspec.structs.replace(
+            derivation.invocation,
+            execution_class=ExecutionClass.SNAPSHOT_BOUND,
+            snapshot=snapshot,
+        )
+        with pytest.raises(ContentError, match="is bound to"):
+            family.check(Derivation(bound, derivation.outputs))
 
 
 # -- what is remembered ----------------------------------------------------------------------

@@ -129,6 +129,8 @@ def _known(answer: Answer, invocation: DerivationInvocation) -> Json:
         "invocation_id": str(invocation_id(invocation)),
         "family": family_name(invocation),
         "profile_id": None if profile is None else str(profile),
+        "execution_class": invocation.execution_class.value,
+        "snapshot": invocation.snapshot,
         "inputs": [{"label": each.label, "id": each.id} for each in invocation.inputs],
         "outputs": [{"label": each.label, "id": each.id} for each in answer.outputs or []],
         "evidence_id": str(answer.evidence),

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from actors.worker.backend import PageRows
+from actors.worker.backend import Memory, PageRows
 from actors.worker.backends.llama_blob import StateBlob
 from actors.worker.backends.llama_library import library
 from actors.worker.backends.llama_model import check_build, check_tokenizer, load_model
@@ -95,6 +95,7 @@ class LlamaBackend:
             self._feed([(0, 0, 0)], outputs=(), batch=False)
             self._layout = read_layout(self._state_of(0), self._shape, stream=0, length=1)
             self.truncate(0, 0)
+            self.memory = self._measured()
         except BaseException:
             self.close()
             raise
@@ -214,6 +215,12 @@ class LlamaBackend:
             self._library.llama_model_free(self._model)
             self._model = None
         self._state = np.empty(0, dtype=np.uint8)
+
+    def _measured(self) -> Memory:
+        # A layer's K and V rows are equally long. `swa_full`: every layer has every position's.
+        kv_token = 2 * sum((*self._layout.full, *self._layout.sliding))
+        kv = kv_token * self.streams * self.context_tokens
+        return Memory(kv_token, kv, kv + int(self._library.llama_model_size(self._model)))
 
     def _open_context(self) -> Any:
         profile = self.profile

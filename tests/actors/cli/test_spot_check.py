@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from actors.cli.asked import Failure
-from actors.cli.spot_check import OUTCOMES, outcome_of, succeeded
+from actors.cli.spot_check import OUTCOMES, UNCHECKED, outcome_of, succeeded
 from tests.huginn import refused
 
 
@@ -43,11 +43,20 @@ def test_a_check_that_is_not_taken_is_a_failure(verdict: str) -> None:
         # Lost inputs are never success.
         ({"expired": 3}, False),
         ({"skipped": 3}, False),
+        # So is what started from other pages.
+        ({"incomparable": 3}, False),
+        ({"equal": 1, "incomparable": 3}, True),
         ({"unknown": 1}, False),
     ],
 )
 def test_only_what_was_compared_and_equal_is_success(counts: dict[str, int], ok: bool) -> None:
     assert succeeded(counts) is ok
+
+
+@pytest.mark.req("DRV-4", "KV-2")
+def test_what_cannot_be_compared_is_told_and_no_check() -> None:
+    assert set(UNCHECKED) < set(OUTCOMES)
+    assert not set(UNCHECKED) & {"equal", "different", "expired", "unknown"}
 
 
 def test_one_thing_at_a_time(home: Path) -> None:

@@ -89,6 +89,19 @@ def test_what_is_unequal_is_named() -> None:
     assert unequal(lost, [2, 7, 8], COLD | {"state_digest": None}) == ["state"]
 
 
+@pytest.mark.req("KV-2")
+def test_states_that_are_not_promised_to_be_equal_are_not_compared() -> None:
+    token = COLD | {"equality": "token", "state_digest": "state:c"}
+    assert unequal(ANSWER, [2, 7, 8], token) == []
+    assert [row["what"] for row in compare(ANSWER, [2, 7, 8], token)] == [
+        "profile",
+        "token ids",
+        "first token",
+    ]
+    assert unequal(ANSWER, [2, 7, 8], token | {"first_bytes": [66]}) == ["first token"]
+    assert unequal(ANSWER, [2, 7, 8], token | {"equality": "bitwise"}) == ["state"]
+
+
 @pytest.mark.req("KV-1", "KV-2")
 def test_a_profile_is_tried_and_the_evidence_kept(tiny_home: Path) -> None:
     found = answered("verify", "--profile", "tiny-gemma", home=tiny_home)

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.events.ports import FeedLost, FeedRefused, Hole
+from actors.events.ports import Hole
 from actors.events.registry import KnownSource
 from actors.events.remote import BACKOFF_SECONDS_MAX, Follower
+from protocol.errors import FeedLost, FeedRefused
 from protocol.event_log import START, Entry
 from protocol.messages.events import SourceRow
 from store.events import StoredEvent

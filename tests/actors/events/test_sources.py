@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from actors.events.ports import FeedRefused, Remote
-from protocol.errors import Conflict, ContentError, NotVisible
+from actors.events.ports import Remote
+from protocol.errors import Conflict, ContentError, FeedRefused, NotVisible
 from protocol.events import read_entry
 from protocol.messages.events import (
     EVENTS_MAX,

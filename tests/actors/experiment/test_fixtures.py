@@ -106,6 +106,25 @@ def test_what_a_group_leaves_behind_is_found() -> None:
     assert found["cut back after decoding in a group of 8"].startswith("stream 0: states differ")
 
 
+class Rounding(FakeBackend):
+    """Other logits in every stream, of which the same one is the largest."""
+
+    def advance(self, stream: int, ids: TokenIds, *, logits: bool) -> Logits | None:
+        found = super().advance(stream, ids, logits=logits)
+        return None if found is None else found * (1 + stream)
+
+
+@pytest.mark.req("KV-2")
+def test_where_states_may_differ_the_greedy_token_is_tried() -> None:
+    def wrong(kind: type[FakeBackend]) -> set[str]:
+        tried = Fixtures(lambda threads: kind(), 2, reproducible=False, bitwise=False)
+        return {name for name, each in tried.run() if each}
+
+    assert "the same schedule twice" in failing(Rounding)
+    assert wrong(Rounding) == set()
+    assert "the same schedule twice" in wrong(Streamy)
+
+
 @pytest.mark.parametrize(
     ("kind", "name"),
     [

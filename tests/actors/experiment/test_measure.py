@@ -8,7 +8,7 @@ import pytest
 
 from actors.cli.asked import Failure
 from actors.experiment.instance import Instance
-from actors.experiment.measure import Turn, digest, hit, measure
+from actors.experiment.measure import Turn, digest, hit, measure, memory_of
 
 MESSAGES = [{"role": "user", "content": "The river opens early."}]
 
@@ -29,6 +29,10 @@ def test_cold_and_warm_rows(instance: Instance) -> None:
     assert cold["ttft_client_ms"] >= cold["ttft_ms"] > 0
     assert cold["resident_tokens"] >= cold["prompt_tokens"]
     assert cold["worker_rss_bytes"] > 10_000_000
+    per_token = cold["resident_kv_bytes"] / cold["resident_tokens"]
+    assert per_token == warm["resident_kv_bytes"] / warm["resident_tokens"] > 0
+    assert cold["stream_kv_bytes_max"] >= cold["prompt_tokens"] * per_token
+    assert cold["resident_kv_bytes"] <= cold["kv_buffer_bytes"] < cold["device_bytes"]
     assert cold["request_bytes"] > len(MESSAGES[0]["content"])
     assert cold["blocks"] == cold["messages"] == 1
 
@@ -58,3 +62,15 @@ def test_how_much_was_there(reused: int, advances: int, what: str) -> None:
 def test_digests_of_any_text() -> None:
     assert digest("") == hashlib.sha256().hexdigest()
     assert digest("\ud800") != digest("\ud801")
+
+
+@pytest.mark.req("KV-11")
+def test_memory_is_told_in_bytes_or_not_at_all() -> None:
+    stats = {"stream_kv_bytes": [30, 0, 20], "kv_bytes": 400, "device_bytes": 900}
+    assert memory_of(stats) == {
+        "resident_kv_bytes": 50,
+        "stream_kv_bytes_max": 30,
+        "kv_buffer_bytes": 400,
+        "device_bytes": 900,
+    }
+    assert set(memory_of({}).values()) == {None}

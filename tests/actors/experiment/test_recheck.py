@@ -15,13 +15,14 @@ from actors.cli.asked import Failure
 from actors.experiment.recheck import Asked, Done, Rechecker, derivation_of, recheck
 from actors.experiment.recompute import block_of, spelled_prompt
 from actors.worker.chain import chains
+from actors.worker.pages import state_digest
 from actors.worker.schedule import Advance, advances
 from protocol.assembly import BudgetPolicy, ContextAssembly, sequence_of
 from protocol.derivation import Derivation, DerivationInvocation, Parameters
 from protocol.families import advancing, assembling, generating
 from protocol.generation import generation_parameters
 from protocol.grammars.gemma_instruct import GemmaInstruct
-from protocol.ids import BlockId, ChainId, ContextId, ProfileId, SequenceId, TokensId
+from protocol.ids import BlockId, ChainId, ContextId, PageId, ProfileId, SequenceId, TokensId
 from protocol.messages.worker import GREEDY
 from protocol.record import encode_record, object_id
 from protocol.rope.build import build
@@ -111,6 +112,36 @@ def test_advances_of_a_prompt_and_of_a_settled_talk(backend: Any, rechecker: Rec
     assert len({made(done).outputs[1].id for done in found}) == 3
     # The same another time, by itself.
     assert made(outcomes(rechecker, invocations[0])[0]) == made(found[0])
+
+
+@pytest.mark.req("DRV-4", "KV-2")
+def test_an_advance_is_compared_only_where_it_starts_from_the_same_pages(
+    backend: Any, rechecker: Rechecker
+) -> None:
+    pure = [advance(backend, index) for index in range(3)]
+    pages = [PageId.parse(made(done).outputs[1].id) for done in outcomes(rechecker, *pure)]
+    names = chains(PROFILE, fed(backend))
+
+    def bound(index: int, before: list[PageId]) -> DerivationInvocation:
+        tokens = TokensId.of(pack(fed(backend)[index].ids))
+        previous = names[index - 1] if index else None
+        return advancing(PROFILE, previous, tokens, snapshot=state_digest(before))
+
+    found = outcomes(
+        rechecker,
+        *(bound(index, pages[:index]) for index in range(3)),
+        bound(2, [pages[0], PageId.of(b"another")]),
+        bound(0, pages[:1]),
+        pure[1],
+    )
+    for index, done in enumerate(found[:3]):
+        assert made(done).invocation == bound(index, pages[:index])
+        assert made(done).outputs[1].id == str(pages[index])
+    assert [(each.why, each.derivation, each.tokens) for each in found[3:5]] == [
+        ("incomparable", None, 0)
+    ] * 2
+    # What is promised of no snapshot is compared whatever else is asked.
+    assert made(found[5]).outputs[1].id == str(pages[1])
 
 
 @pytest.mark.req("DRV-4", "ASM-2")

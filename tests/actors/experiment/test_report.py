@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from actors.experiment.checks import Check, check, fields_of
-from actors.experiment.report import COLUMNS, cells, document, machine, markdown, write
-from tests.experiment_rows import rows
+from actors.experiment.report import COLUMNS, cells, document, machine, markdown, reuse_age_s, write
+from tests.experiment_rows import row, rows
 
 
 def made(checks: list[Check] | None = None) -> dict[str, Any]:
@@ -41,7 +41,29 @@ def test_a_table_row_has_every_column() -> None:
     warm = dict(zip(COLUMNS, cells(rows()[1]), strict=True))
     assert (warm["reused"], warm["tiers"], warm["TTFT ms"]) == ("1990", "device 1990", "12")
     assert (warm["hit"], warm["tok/s"]) == ("all", "–")
+    assert [warm[name] for name in ("resident KV MB", "largest KV MB", "device MB", "RSS MB")] == [
+        "7.2",
+        "3.6",
+        "16",
+        "95",
+    ]
     assert made()["hits"] == {"none": 4, "all": 2}
+
+
+@pytest.mark.req("KV-11")
+def test_how_long_a_state_was_there_to_be_reused_is_told_by_tier() -> None:
+    made_up = [
+        row("cold"),
+        row("warm", age_s=2.0, tiers={"device": 9, "host": 0, "disk": 0}),
+        row("evicted", age_s=30.5, tiers={"device": 0, "host": 9, "disk": 0}),
+        row("again", age_s=4.0, tiers={"device": 1, "host": 8, "disk": 0}),
+        # Of other messages: how old what was reused of them is, nobody wrote down.
+        row("append", "append", tiers={"device": 9, "host": 0, "disk": 0}),
+    ]
+    assert reuse_age_s(made_up) == {"device": 4.0, "host": 30.5}
+    assert dict(zip(COLUMNS, cells(made_up[2]), strict=True))["age s"] == "30.5"
+    report = document({"profile": "p", "machine": machine(), "seed": 7}, made_up, [])
+    assert "- reuse_age_s: {'device': 4.0, 'host': 30.5}" in markdown(report)
 
 
 def test_a_check_that_fails_is_told_by_name() -> None:

@@ -19,7 +19,7 @@ from protocol.errors import (
     StoreFault,
 )
 from protocol.families import assembled
-from protocol.ids import ContextId, EvidenceId, TokensId
+from protocol.ids import ContextId, EvidenceId, StateId, TokensId
 from protocol.messages import Empty
 from protocol.messages import muninn as messages
 from protocol.messages.authority import Revocations, Revoke
@@ -74,6 +74,29 @@ async def test_what_is_reported_in_one_batch_is_known(raven: Raven, alice: Princ
         )
     assert answers[3] == messages.Answer(state="unknown")
     assert await raven.remember(*made) == ["already-present"] * 3
+
+
+@pytest.mark.req("DRV-2", "DRV-3", "KV-2")
+async def test_results_from_two_snapshots_are_two_and_from_one_a_conflict(
+    raven: Raven, alice: Principal, operator: Principal
+) -> None:
+    here, there = StateId.of(b"pages"), StateId.of(b"other pages")
+    one, other = advance(1, snapshot=here), advance(1, page=2, snapshot=there)
+    assert await raven.remember(one, other) == ["inserted"] * 2
+    assert await raven.known(alice, one, other) == [True, True]
+    # What is promised of no snapshot is a third thing.
+    assert await raven.remember(advance(1, page=3)) == ["inserted"]
+    # Executed again: equal from the same pages, else one of the two is wrong.
+    first = object_id(open_evidence(raven.evidence(one)))
+    again = raven.evidence(one, run=2, verifier=first)
+    (checked,) = await raven.verified(
+        messages.Check(domain="alice", invocation=one.invocation, evidence=again)
+    )
+    assert checked.result == "equal"
+    assert await raven.remember(advance(1, page=4, snapshot=here)) == ["conflict"]
+    assert await raven.known(alice, one, other, advance(1, page=3)) == [False, True, True]
+    (quarantined,) = (await raven.status(operator)).quarantined
+    assert quarantined.invocation == invocation_id(one.invocation)
 
 
 @pytest.mark.req("DRV-2")

@@ -15,8 +15,9 @@ import msgspec
 import pytest
 from aiohttp import ClientSession, web
 
-from actors.events.ports import FeedLost, FeedRefused, Hole, Remote
+from actors.events.ports import Hole, Remote
 from actors.runtime.remote_feed import HttpFeed
+from protocol.errors import FeedLost, FeedRefused
 from protocol.event_log import Entry
 from tests.event_logs import SIGNER, SIGNERS, chain, entry_after, position
 from tests.fake_rooms import Service, running

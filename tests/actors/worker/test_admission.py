@@ -10,7 +10,7 @@ import pytest
 from actors.worker.admission import Admission
 from actors.worker.jobs import JobKey, Owner
 from actors.worker.limits import WorkerLimits
-from protocol.errors import Conflict, Unavailable
+from protocol.errors import Conflict, LimitExceeded, Unavailable
 from tests.worker_rooms import SECOND, HandClock
 
 ALICE, BOB = Owner("alice", b"a"), Owner("bob", b"b")
@@ -85,3 +85,18 @@ async def test_cancelling_again_renews_the_tombstone() -> None:
     admission.cancel(JobKey(ALICE, "r"))
     clock.now_ns += 40 * SECOND
     assert admission.take_tombstone(JobKey(ALICE, "r"))
+
+
+def test_questions_after_pages_are_bounded_in_size_and_number() -> None:
+    admission, _ = opened(pages_max=2, page_asks_max=1)
+    for pages in (0, 3):
+        with pytest.raises(LimitExceeded, match="1 to 2"), admission.page_ask(pages):
+            pass
+    with admission.page_ask(2), pytest.raises(Unavailable, match="the limit is 1"):
+        admission.page_ask(1).__enter__()
+    with pytest.raises(ZeroDivisionError), admission.page_ask(1):
+        raise ZeroDivisionError
+    with admission.page_ask(1):
+        admission.close()
+    with pytest.raises(Unavailable, match="stopping"), admission.page_ask(1):
+        pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
@@ -61,3 +62,23 @@ async def test_a_fault_of_the_engine_does_not_stop_it(kind: type[Driver]) -> Non
     await until(lambda: engine.left == 0)
     assert len(engine.failed) == 1
     await driver.stop()
+
+
+async def test_a_stop_between_two_steps_is_seen() -> None:
+    driver, engine = ThreadDriver(), Countdown()
+
+    class Late(threading.Event):
+        """The stop comes in the very moment before the event is cleared."""
+
+        def clear(self) -> None:
+            if engine.steps:
+                driver._stopping = True
+                self.set()
+            super().clear()
+
+    driver._woken = Late()
+    engine.left = 2
+    driver.start(engine)  # type: ignore[arg-type]
+    async with asyncio.timeout(60):
+        await driver.stop()
+    assert engine.steps == 1

@@ -30,7 +30,7 @@ from protocol.errors import (
     Unavailable,
     WorkerFault,
 )
-from protocol.families import FAMILIES, advancing
+from protocol.families import ADVANCE_FAMILY, FAMILIES, advancing
 from protocol.ids import ChainId, PageId, TokensId
 from protocol.messages import Empty
 from protocol.messages.erasure import Erase
@@ -598,6 +598,10 @@ async def test_info_and_stats() -> None:
         stats: Stats = await bench.room.on_stats(call_from(), Empty())
         assert (stats.streams, stats.streams_busy, stats.waiting) == (4, 0, 0)
         assert stats.resident_tokens == first.receipt.prompt_tokens
+        memory = bench.backend.memory
+        assert sum(stats.stream_kv_bytes) == stats.resident_tokens * memory.kv_token
+        assert sorted(stats.stream_kv_bytes)[:3] == [0, 0, 0]
+        assert (stats.kv_bytes, stats.device_bytes) == (memory.kv, memory.device)
         assert stats.prefilled_tokens + stats.reused_tokens == 2 * first.receipt.prompt_tokens
         assert stats.decoded_tokens == 2 * len(first.ids)
 
@@ -726,14 +730,32 @@ async def test_every_advance_that_was_fed_is_reported_once_with_its_page() -> No
     assert state_digest(pages[: len(first.chains)]) == receipt.state_digest
 
 
-@pytest.mark.req("DRV-7")
-async def test_states_that_are_not_equal_bit_by_bit_are_no_evidence() -> None:
+@pytest.mark.req("KV-2", "DRV-2", "DRV-7")
+async def test_states_that_are_not_equal_bit_by_bit_are_told_with_what_they_started_from() -> None:
     listener = Listener()
     talk = Talk().add("user", text_ids("Who flies out at dawn?"))
+    longer = talk.add("model", text_ids("A raven.")).add("user", text_ids("Which?"))
     async with opened(mailbox=listener, states_equal=False, reproducible=False) as bench:
         await bench.answer(talk.segments)
-        await bench.receipt()
-    assert listener.heard == []
+        first = await bench.receipt()
+        await bench.answer(longer.segments, response="r2")
+        receipt = await bench.receipt("r2")
+        prompt = bench.room._reader.read(longer.segments, pack(OPENER), answer_tokens=1)
+        told = len(bench.room._reader.read(talk.segments, pack(OPENER), answer_tokens=1).chains)
+    said = [open_evidence(each.evidence or b"") for each in listener.heard]
+    pages = [PageId.parse(each.outputs[1].id) for each in said]
+    before: ChainId | None = None
+    for index, (advance, chain) in enumerate(zip(prompt.advances, prompt.chains, strict=True)):
+        snapshot = state_digest(pages[:index])
+        assert listener.heard[index].invocation == advancing(
+            PROFILE, before, TokensId.of(pack(advance.ids)), snapshot=snapshot
+        )
+        ADVANCE_FAMILY.check(Derivation(listener.heard[index].invocation, said[index].outputs))
+        before = chain
+    # The second turn went on from the pages of the first, which its own snapshots name.
+    assert len(pages) == len(prompt.advances) > told
+    assert listener.heard[told].invocation.snapshot == str(first.state_digest)
+    assert state_digest(pages) == receipt.state_digest
 
 
 @pytest.mark.req("DRV-6", "AUT-5")

@@ -64,7 +64,7 @@ async def test_who_derived_it_and_what_it_gave(http: ClientSession, service: Ser
         assert response.status == 200
 
 
-@pytest.mark.req("DRV-6", "AUT-5", "AUT-7")
+@pytest.mark.req("DRV-6", "AUT-3", "AUT-5", "AUT-7")
 async def test_a_miss_and_a_caller_who_may_not_know_are_one_answer(
     http: ClientSession, tenant: ClientSession
 ) -> None:
