@@ -31,7 +31,7 @@ $(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.lock
 
 # Every check and every test, the long kinds as samples. The Ray and end-to-end tests are part of it.
 test: check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --durations=25
 
 # Under two minutes: no model weights, no Ray, no long samples.
 test-fast: install-dev

@@ -85,31 +85,22 @@ async def _run(options: argparse.Namespace, what: str, chunk_tokens: int, cut: C
     async with opened(model.open(), **limits) as bench:
         tokens = options.history + (options.turns + 1) * (TURN_TOKENS + ANSWER_TOKENS)
         ids = tuple(bench.backend.tokenizer.encode(WORDS * (tokens // 10 + 1))[:tokens])
-        stop, tail = options.history, list[int]()
-        cold = await _first_token(bench, _request(cut(ids[:stop]), "cold"))
-        turns, settles = list[float](), list[float]()
-        fed: list[int] = []
+        tail: list[int] = []
+        cold = await _first_token(bench, _request(cut(ids[: options.history]), "cold"))
+        turns, fed = list[float](), list[int]()
         for number in range(options.turns):
-            for length, times in ((TURN_TOKENS, turns), (ANSWER_TOKENS, settles)):
-                tail.append(length)
-                stop += length
-                segments = _segments(cut, ids, options.history, tail)
-                if times is turns:
-                    ask = _request(segments, f"turn{number}")
-                    times.append(await _first_token(bench, ask))
-                    receipt = await bench.receipt(ask.response)
-                    fed.append(receipt.prefilled_tokens)
-                else:
-                    begun = time.process_time()
-                    await bench.settle(segments)
-                    times.append(time.process_time() - begun)
+            tail.append(TURN_TOKENS)
+            ask = _request(_segments(cut, ids, options.history, tail), f"turn{number}")
+            turns.append(await _first_token(bench, ask))
+            fed.append((await bench.receipt(ask.response)).prefilled_tokens)
+            tail.append(ANSWER_TOKENS)
+            await bench.settle(_segments(cut, ids, options.history, tail))
         return {
             "schedule": what,
             "cold tokens/cpu s": options.history / cold,
             "turn fed tokens": statistics.mean(fed),
             "turn cpu s, mean": statistics.mean(turns),
             "turn cpu s, longest": max(turns),
-            "settle cpu s, mean": statistics.mean(settles),
         }
 
 

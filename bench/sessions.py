@@ -5,7 +5,7 @@
 
 Logs of 10^3 to 10^5 events (10^6 with --full) of 50 sources, on disk. Two personas: `Timmy`, whose
 scope is every source, and `Sally`, whose scope is one. What each has not seen is nothing, the
-newest 20 events, or everything, of which the newest 2,000 are read and the rest is counted. Tokens
+newest 20 events, or everything, of which the newest 1,000 are read and the rest is counted. Tokens
 are counted with the default model's vocabulary; the budget is the default of 2,048. The last line
 gives the growth exponent over the sizes of the costliest row: about 0 when a turn's cost does not
 depend on the length of the logs.

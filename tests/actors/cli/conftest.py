@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import pytest
 
 from tests import tiny_gemma
 from tests.fake_rooms import Script, Service
-from tests.huginn import served
+from tests.huginn import answered, reach, served
+
+_numbers = itertools.count()
 
 
 @pytest.fixture(scope="session")
@@ -30,6 +33,14 @@ def home(tmp_path: Path) -> Path:
     made = tmp_path / "home"
     made.mkdir(mode=0o700)
     return made
+
+
+@pytest.fixture
+def newcomer(service: Service, home: Path) -> tuple[str, str]:
+    """The name and the key of a principal of this test alone: the service is everybody's."""
+    name = f"newcomer{next(_numbers)}"
+    made = answered("key", "new", "--principal", name, home=home, **reach(service))
+    return name, made["key"]
 
 
 @pytest.fixture

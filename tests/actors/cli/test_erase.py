@@ -12,13 +12,16 @@ from tests.huginn import answered, huginn, reach, refused
 
 
 @pytest.mark.req("AUT-8")
-def test_an_erasure_needs_a_yes_and_is_shown(service: Service, home: Path) -> None:
-    operator = reach(service)
-    said = refused("erase", "domain", "client", home=home, code="unsure", **operator)
+def test_an_erasure_needs_a_yes_and_is_shown(
+    service: Service, home: Path, newcomer: tuple[str, str]
+) -> None:
+    operator, name = reach(service), newcomer[0]
+    before = answered("erase", "ls", home=home, **operator)
+    said = refused("erase", "domain", name, home=home, code="unsure", **operator)
     assert "say --yes" in said
-    assert answered("erase", "ls", home=home, **operator) == []
-    made = answered("erase", "domain", "client", "--yes", home=home, **operator)
-    assert (made["target"], made["name"], made["state"]) == ("domain", "client", "open")
+    assert answered("erase", "ls", home=home, **operator) == before
+    made = answered("erase", "domain", name, "--yes", home=home, **operator)
+    assert (made["target"], made["name"], made["state"]) == ("domain", name, "open")
     assert answered("erase", "show", made["id"], home=home, **operator)["id"] == made["id"]
     assert made["id"] in huginn("erase", "ls", home=home, **operator).output
     told = huginn("erase", "show", made["id"], home=home, **operator).output
@@ -30,12 +33,15 @@ def test_an_erasure_needs_a_yes_and_is_shown(service: Service, home: Path) -> No
 @pytest.mark.parametrize(
     "words",
     [
-        ("principal", "client"),
-        ("namespace", "client/old"),
-        ("object", str(TextId.of(b"x")), "--namespace", "client"),
+        ("principal", "NAME"),
+        ("namespace", "home/NAME/old"),
+        ("object", str(TextId.of(b"x")), "--namespace", "home/NAME"),
     ],
 )
-def test_every_target_has_a_verb(service: Service, home: Path, words: tuple[str, ...]) -> None:
+def test_every_target_has_a_verb(
+    service: Service, home: Path, words: tuple[str, ...], newcomer: tuple[str, str]
+) -> None:
+    words = tuple(word.replace("NAME", newcomer[0]) for word in words)
     made = answered("erase", *words, "--yes", home=home, **reach(service))
     assert made["target"] == words[0]
 

@@ -10,18 +10,23 @@ from tests.fake_rooms import Service
 from tests.huginn import answered, huginn, reach, refused
 
 
-def kept(service: Service, home: Path, path: Path) -> str:
+@pytest.fixture
+def client(service: Service, newcomer: tuple[str, str]) -> dict[str, str]:
+    """The variables of a principal of this test alone."""
+    return reach(service, newcomer[1])
+
+
+def kept(client: dict[str, str], home: Path, path: Path) -> str:
     """A file with what `huginn key handle` prints for the client's key."""
-    path.write_text(huginn("key", "handle", home=home, **reach(service, service.client_key)).output)
+    path.write_text(huginn("key", "handle", home=home, **client).output)
     return str(path)
 
 
 @pytest.mark.req("AUT-1", "AUT-4")
 def test_a_handle_from_made_offline_to_taken_back(
-    service: Service, home: Path, tmp_path: Path
+    service: Service, client: dict[str, str], home: Path, tmp_path: Path
 ) -> None:
-    client = reach(service, service.client_key)
-    file = kept(service, home, tmp_path / "own")
+    file = kept(client, home, tmp_path / "own")
     # Nobody listens there: it is made without the service.
     offline = {**client, "HUGINN_PORT": "1"}
     words = ("key", "attenuate", file, "--right", "assemble", "--right", "read", "--right", "write")
@@ -34,9 +39,10 @@ def test_a_handle_from_made_offline_to_taken_back(
 
 
 @pytest.mark.req("AUT-1")
-def test_nothing_wider_is_made(service: Service, home: Path, tmp_path: Path) -> None:
-    file = kept(service, home, tmp_path / "own")
-    client = reach(service, service.client_key)
+def test_nothing_wider_is_made(
+    service: Service, client: dict[str, str], home: Path, tmp_path: Path
+) -> None:
+    file = kept(client, home, tmp_path / "own")
     for narrowed in (
         ("--right", "telemetry"),
         ("--right", "rule"),
@@ -53,8 +59,7 @@ def test_nothing_wider_is_made(service: Service, home: Path, tmp_path: Path) -> 
     refused("key", "attenuate", str(empty), home=home, code="handle", **client)
 
 
-def test_handles_on_record_are_listed(service: Service, home: Path) -> None:
-    client = reach(service, service.client_key)
+def test_handles_on_record_are_listed(service: Service, client: dict[str, str], home: Path) -> None:
     for row in answered("key", "handles", home=home, **client):
         assert row["id"] not in huginn("key", "ls", home=home, **reach(service)).output
     refused("key", "take-back", "cap:none", home=home, code="not_found", **client)

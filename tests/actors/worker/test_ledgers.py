@@ -65,5 +65,7 @@ async def test_an_answer_that_is_broken_off_is_charged_for_what_was_asked() -> N
         assert (row.answers, row.prompt_tokens > 0) == (1, True)
         # What is refused is not charged.
         with pytest.raises(LimitExceeded):
-            await anext(bench.room.on_generate(call, asked(talk.segments, time_ns_max=0)))
+            await anext(
+                bench.room.on_generate(call, asked(talk.segments, response="r2", time_ns_max=0))
+            )
         assert (await charge(bench, "alic")).answers == 1
