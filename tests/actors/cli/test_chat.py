@@ -160,9 +160,11 @@ class Terminal:
         return status
 
 
-# Takes the terminal as its controlling one, so that typing Ctrl-C is a signal.
+# Takes the terminal as its controlling one, so that typing Ctrl-C is a signal, and hears it, also
+# where the tests run in the background of a shell, which has its children ignore it.
 _ON_A_TERMINAL = (
-    "import fcntl, sys, termios\n"
+    "import fcntl, signal, sys, termios\n"
+    "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     "fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
     "from actors.cli.main import main\n"
     "main(sys.argv[1:], prog_name='huginn')"
