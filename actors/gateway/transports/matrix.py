@@ -41,20 +41,23 @@ _TRIES_MAX: Final = 5
 # Messages of one room in one answer of the server; more are fetched page by page.
 _TIMELINE_MAX: Final = 100
 _PAGES_MAX: Final = 50
-_FILTER: Final = {
-    "presence": {"types": []},
-    "account_data": {"types": []},
-    "room": {
-        "timeline": {"limit": _TIMELINE_MAX, "types": ["m.room.message"]},
-        "state": {"types": []},
-        "ephemeral": {"types": []},
-        "account_data": {"types": []},
-    },
-}
-# The first look takes the position alone: what was said before we came is not for us.
-_FIRST_FILTER: Final = {**_FILTER, "room": {"timeline": {"limit": 0}, "state": {"types": []}}}
 _TWO: Final = 2
 _NS_PER_S: Final = 10**9
+
+
+def _filter(timeline_max: int) -> dict[str, Any]:
+    """What a look asks for: at most so many messages of each room, and nothing else."""
+    nothing: dict[str, Any] = {"types": []}
+    return {
+        "presence": nothing,
+        "account_data": nothing,
+        "room": {
+            "timeline": {"limit": timeline_max, "types": ["m.room.message"]},
+            "state": nothing,
+            "ephemeral": nothing,
+            "account_data": nothing,
+        },
+    }
 
 
 class NotSent(Exception):
@@ -62,9 +65,19 @@ class NotSent(Exception):
 
 
 class MatrixTransport:
-    """Answers on `account` from `start` until `stop`, with the API key `key`."""
+    """Answers on `account` from `start` until `stop`, with the API key `key`. `timeline_max`: how
+    many messages of a room one look or page brings (≥ 1)."""
 
-    def __init__(self, gateway: Gateway, account: Account, key: str, inbox: Inbox) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        account: Account,
+        key: str,
+        inbox: Inbox,
+        *,
+        timeline_max: int = _TIMELINE_MAX,
+    ) -> None:
+        self._timeline_max = timeline_max
         self._gateway = gateway
         self._account = account
         self._key = key
@@ -119,7 +132,8 @@ class MatrixTransport:
         answer = await self._client.sync(
             timeout=0 if first else _SYNC_MS,
             since=since,
-            sync_filter=_FIRST_FILTER if first else _FILTER,
+            # The first takes the position alone: what was said before we came is not for us.
+            sync_filter=_filter(0 if first else self._timeline_max),
             # Who is answered here is awake, whatever reads for it.
             set_presence="offline",
         )
@@ -142,7 +156,11 @@ class MatrixTransport:
             if not timeline.limited or start is None:
                 break
             page = await self._client.room_messages(
-                room, start, end=since, limit=_TIMELINE_MAX, direction=nio.MessageDirection.back
+                room,
+                start,
+                end=since,
+                limit=self._timeline_max,
+                direction=nio.MessageDirection.back,
             )
             if not isinstance(page, nio.RoomMessagesResponse):
                 raise NotSent(f"earlier messages of {room} were not read ({page})")

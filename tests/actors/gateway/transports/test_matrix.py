@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from actors.gateway.transports import matrix
 from actors.gateway.transports.matrix import MatrixTransport
 from actors.gateway.transports.matrix_account import Account
 from actors.gateway.transports.matrix_inbox import Inbox, Letter
@@ -43,9 +42,11 @@ class Talk:
     alice: Person
     room: str
 
-    def transport(self, kind: type[MatrixTransport] = MatrixTransport) -> MatrixTransport:
+    def transport(
+        self, kind: type[MatrixTransport] = MatrixTransport, **changes: Any
+    ) -> MatrixTransport:
         key = self.service.operator_key
-        return kind(self.service.gateway, self.account, key, Inbox(self.tables))
+        return kind(self.service.gateway, self.account, key, Inbox(self.tables), **changes)
 
     async def heard(self, count: int) -> list[str]:
         contents = await self.alice.until_said(self.room, self.account.user, count)
@@ -154,16 +155,11 @@ async def test_edits_notices_and_emptiness_are_no_questions(talk: Talk) -> None:
     assert "beep" not in prompt_text(talk.service)
 
 
-async def test_what_was_said_meanwhile_is_read_however_much_it_is(
-    talk: Talk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # A page of two: the server gives the newest, and the others are fetched.
-    small = {**matrix._FILTER["room"], "timeline": {"limit": 2, "types": ["m.room.message"]}}
-    monkeypatch.setattr(matrix, "_FILTER", {**matrix._FILTER, "room": small})
-    monkeypatch.setattr(matrix, "_TIMELINE_MAX", 2)
+async def test_what_was_said_meanwhile_is_read_however_much_it_is(talk: Talk) -> None:
     for number in range(7):
         await talk.alice.say(talk.room, f"no. {number}")
-    async with going(talk.transport()):
+    # Pages of two: the server gives the newest, and the others are fetched.
+    async with going(talk.transport(timeline_max=2)):
         assert len(await talk.heard(7)) == 7
     last = prompt_text(talk.service)
     assert [last.count(f"no. {number}") for number in range(7)] == [1] * 7
