@@ -18,6 +18,7 @@ from actors.events.room import EventsRoom
 from actors.gateway.front import FrontRoom
 from actors.gateway.keys import ApiKeys
 from actors.gateway.room import Gateway
+from actors.gateway.transports.matrix_inbox import Inbox, Letter
 from actors.muninn.evidence import domain_stem
 from actors.muninn.room import MuninnRoom
 from actors.room import Room
@@ -134,7 +135,15 @@ class ErasureHouse:
                 self.front = self._tables(name)
                 self.keys = ApiKeys(self.front.keyed("keys"))
                 gateway = Gateway(self.rooms.ports, self.front.keyed("keys"), [], version="0")
-                return FrontRoom(world, gateway, host="127.0.0.1", port=0, tables=self.front)
+                self.inbox = Inbox(self.front)
+                return FrontRoom(
+                    world,
+                    gateway,
+                    host="127.0.0.1",
+                    port=0,
+                    inbox=self.inbox,
+                    tables=self.front,
+                )
 
     def _database(self, name: str) -> Database:
         return Database(self.home / "rooms" / f"{name}.sqlite")
@@ -196,9 +205,10 @@ class ErasureHouse:
 
     async def live(self, who: Principal) -> None:
         """One of everything: a context, an answer with pages and a receipt, a session with turns,
-        a source with events, a kind."""
+        a source with events, a kind, a letter to answer."""
         name = who.row.principal
         mark = f"{MARK} {name}"
+        self.inbox.take([letter_of(who, mark)], f"after-{name}")
         await assembled(who, assemble(pairs(mark), namespace=name))
         await self.answer(who, mark)
         await self._ask(who, "add_source", events.AddSource(namespace=name, name="builds"))
@@ -277,6 +287,18 @@ class ErasureHouse:
 def key_of(principal: str) -> str:
     """The API key that the gateway knows of a principal."""
     return f"hg-{principal}-and-enough-characters"
+
+
+def letter_of(who: Principal, text: str) -> Letter:
+    """A message from a Matrix room that `who` is to answer."""
+    return Letter(
+        event=f"$to-{who.row.principal}",
+        room="!room:host",
+        sender="@somebody:host",
+        body=text,
+        principal=who.row.public,
+        namespace=who.row.namespace,
+    )
 
 
 def pairs(text: str) -> list[Pair]:

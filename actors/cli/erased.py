@@ -82,6 +82,7 @@ def _check_order(
 ) -> None:
     from actors.events import erasure as events
     from actors.gateway.keys import ApiKeys
+    from actors.gateway.transports import matrix_inbox
     from actors.muninn import erasure as muninn
     from actors.worker import receipts
 
@@ -106,6 +107,8 @@ def _check_order(
             found["gateway"] = [
                 f"the key of {row.principal}" for row in rows if row.domain in order.domains
             ]
+            if order.objects is None:
+                found["gateway"] += matrix_inbox.traces(tables, order)
     for room, traces in found.items():
         for trace in traces:
             report.add(_TRACE, f"the {room} room", f"{trace} is there still")

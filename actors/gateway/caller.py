@@ -90,6 +90,11 @@ class Caller:
         return self._row.principal
 
     @property
+    def public(self) -> bytes:
+        """The principal's public key (32 bytes)."""
+        return self._row.public
+
+    @property
     def namespace(self) -> str:
         """The path that the principal works in where a request names none."""
         return self._row.namespace

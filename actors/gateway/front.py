@@ -16,6 +16,7 @@ from aiohttp import web
 
 from actors.gateway.http.app import make_app, serve
 from actors.gateway.room import Gateway
+from actors.gateway.transports.matrix_inbox import Inbox
 from actors.room import Room, World
 from protocol.errors import HuginnError
 from protocol.messages import Empty, Operation
@@ -40,10 +41,15 @@ class Transport(Protocol):
     async def stop(self) -> None:
         """Stop, with what is not answered kept for the next start."""
 
+    async def leave_off(self) -> None:
+        """Something was erased, keys among it perhaps: stop working on what is not kept any more,
+        and for whose key is gone. Harmless where nothing changed, and after `stop`."""
+
 
 class FrontRoom(Room):
     """Listens on `host`:`port` from `start` until `drain`. `worker` names the room to probe;
-    `transports` run beside. Owns `tables`, in which the gateway's lie, and closes them last."""
+    `transports` run beside; `inbox` is what waits to be answered by them, also while none runs.
+    Owns `tables`, in which all of that lies, and closes them last."""
 
     operations: ClassVar[dict[str, Operation]] = {}
 
@@ -56,6 +62,7 @@ class FrontRoom(Room):
         port: int,
         worker: str = "worker",
         transports: Sequence[Transport] = (),
+        inbox: Inbox | None = None,
         tables: Tables | None = None,
     ) -> None:
         super().__init__("gateway", world)
@@ -68,6 +75,7 @@ class FrontRoom(Room):
         self._port = port
         self._worker = worker
         self._transports = transports
+        self._inbox = inbox
         self._tables = tables
         self._runner: web.AppRunner | None = None
         self._probe: asyncio.Task[None] | None = None
@@ -80,11 +88,17 @@ class FrontRoom(Room):
             await transport.start()
 
     async def erase(self, ask: Erase) -> dict[str, int]:
-        """The keys of these principals."""
-        keys = sum(self._gateway.keys.remove(name) for name in ask.names)
+        """The keys of these principals, and the letters that wait for them to answer."""
+        # In this order: without a key nothing new is taken for it, and without its row no letter
+        # is worked on again, whatever a transport was doing.
+        counts = {"keys": sum(self._gateway.keys.remove(name) for name in ask.names)}
+        if self._inbox is not None:
+            counts["letters"] = await asyncio.to_thread(self._inbox.erase, ask)
+        for transport in self._transports:
+            await transport.leave_off()
         if self._tables is not None:
             await asyncio.to_thread(self._tables.scrub)
-        return {"keys": keys}
+        return counts
 
     async def _keep_probing(self) -> None:
         while True:

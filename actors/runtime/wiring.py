@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from actors.events.room import EventsRoom
     from actors.gateway.front import FrontRoom, Transport
     from actors.gateway.room import Gateway
+    from actors.gateway.transports.matrix_inbox import Inbox
     from actors.muninn.room import MuninnRoom
     from actors.ropes.room import RopesRoom
     from actors.worker.room import WorkerRoom
@@ -302,6 +303,7 @@ def _gateway(plan: Plan, world: World) -> FrontRoom:
     from actors.gateway.models import ServedModel
     from actors.gateway.readiness import Readiness
     from actors.gateway.room import Gateway
+    from actors.gateway.transports.matrix_inbox import Inbox
 
     config = plan.config
     profile = bound_profile(plan)
@@ -339,17 +341,19 @@ def _gateway(plan: Plan, world: World) -> FrontRoom:
         signer=world.signer,
         anchors=world.anchors,
     )
+    inbox = Inbox(tables)
     return FrontRoom(
         _marked(world, tables),
         gateway,
         host=config.host,
         port=config.port,
-        transports=_transports(config.home_path, gateway, tables),
+        transports=_transports(config.home_path, gateway, inbox),
+        inbox=inbox,
         tables=tables,
     )
 
 
-def _transports(home: Path, gateway: Gateway, tables: SqliteTables) -> list[Transport]:
+def _transports(home: Path, gateway: Gateway, inbox: Inbox) -> list[Transport]:
     """The transports that this installation has an account for."""
     from actors.gateway.transports.matrix_account import read_account
 
@@ -363,6 +367,5 @@ def _transports(home: Path, gateway: Gateway, tables: SqliteTables) -> list[Tran
         log.error("no Matrix transport: %s", error)
         return []
     from actors.gateway.transports.matrix import MatrixTransport
-    from actors.gateway.transports.matrix_inbox import Inbox
 
-    return [MatrixTransport(gateway, account, key, Inbox(tables))]
+    return [MatrixTransport(gateway, account, key, inbox)]

@@ -8,6 +8,10 @@ whenever, the message is answered by one turn and the server shows one reply.
 In a room of two every message is for us; in a larger one those that mention us. A thread is a
 conversation of its own. Edits, notices and messages of others are left alone. End-to-end encrypted
 rooms are not read: the server would have to be trusted with the prompt anyway.
+
+It answers as one principal, by its API key. When that key is no longer known here, because its
+principal was revoked or erased, it says so in the log and ends: nothing is read, kept or answered
+in nobody's name.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Any, Final
 
 import nio
@@ -25,7 +29,6 @@ from actors.gateway.answers import Answers, collect
 from actors.gateway.caller import Caller
 from actors.gateway.courier import Errand, carry
 from actors.gateway.http.ids import fresh_id
-from actors.gateway.messages import Message, message_blocks
 from actors.gateway.room import Gateway
 from actors.gateway.sampling import SamplingFields, sampler_of
 from actors.gateway.transports.matrix_account import Account
@@ -91,31 +94,60 @@ class MatrixTransport:
         )
         self._client.access_token = account.token
         self._client.user_id = account.user
-        self._tasks: set[asyncio.Task[None]] = set()
+        # What runs, and the message that it answers; None: it listens.
+        self._tasks: dict[asyncio.Task[None], Letter | None] = {}
         self._room_to_turns: dict[str, asyncio.Lock] = {}
 
     async def start(self) -> None:
-        """Begin with what is waiting since the last time; returns at once."""
-        for letter in self._inbox.waiting():
-            self._spawn(self._reply(letter))
+        """Begin with what is waiting since the last time; returns at once. With a key that is not
+        known here it ends at once, and what is waiting goes on waiting."""
+        if self._whose() is not None:
+            for letter in self._inbox.waiting():
+                self._spawn(self._reply(letter), letter)
         self._spawn(self._listen())
 
     async def stop(self) -> None:
         """Stop; what is not answered stays in the inbox."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await _ended(list(self._tasks))
         await self._client.close()
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    async def leave_off(self) -> None:
+        """Something was erased: stop what answers a message that waits no longer, and everything
+        if the key's principal is gone."""
+        if self._whose() is not None:
+            answering = [(each, letter) for each, letter in self._tasks.items() if letter]
+            await _ended([each for each, letter in answering if not self._waits(letter)])
+        elif self._tasks:
+            self._say_that_it_ends()
+            await self.stop()
+
+    def _spawn(self, work: Coroutine[Any, Any, None], letter: Letter | None = None) -> None:
         task = asyncio.create_task(work, name="matrix")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = letter
+        task.add_done_callback(self._tasks.pop)
+
+    def _waits(self, letter: Letter) -> bool:
+        return self._inbox.is_waiting(letter)
+
+    def _whose(self) -> Caller | None:
+        """In whose name messages are taken; None: the key is not known here any more."""
+        try:
+            return self._caller("matrix")
+        except AuthorityError:
+            return None
+
+    def _say_that_it_ends(self) -> None:
+        log.error(
+            "matrix: %s answers no longer: the key in %s is not known here, its principal was "
+            "revoked or erased; put another there and start again, or `huginn matrix logout`",
+            self._account.user,
+            self._account.key_file,
+        )
 
     # -- listening ---------------------------------------------------------------------------
 
     async def _listen(self) -> None:
-        while True:
+        while self._whose() is not None:
             try:
                 await self._sync()
             except (NotSent, OSError, TimeoutError) as error:
@@ -125,6 +157,7 @@ class MatrixTransport:
                 # Nobody would ever listen again.
                 log.exception("matrix: a fault while listening")
                 await asyncio.sleep(_REST_SECONDS)
+        self._say_that_it_ends()
 
     async def _sync(self) -> None:
         since = self._inbox.since
@@ -139,17 +172,22 @@ class MatrixTransport:
         )
         if not isinstance(answer, nio.SyncResponse):
             raise NotSent(f"the server was not read ({answer})")
+        whose = self._whose()
+        if whose is None:
+            return  # gone while the server was waited for: what it gave is for nobody
         letters: list[Letter] = []
         if not first:
             for room, info in answer.rooms.join.items():
-                letters += await self._letters(room, info.timeline, since)
+                letters += await self._letters(room, info.timeline, since, whose)
         for letter in await asyncio.to_thread(self._inbox.take, letters, answer.next_batch):
-            self._spawn(self._reply(letter))
+            self._spawn(self._reply(letter), letter)
         for room, invite in answer.rooms.invite.items():
             await self._answer_invite(room, invite)
 
-    async def _letters(self, room: str, timeline: Any, since: str | None) -> list[Letter]:
-        """The messages of one room that are for us, oldest first."""
+    async def _letters(
+        self, room: str, timeline: Any, since: str | None, whose: Caller
+    ) -> list[Letter]:
+        """The messages of one room that are for us, oldest first, for `whose` to answer."""
         events = list(timeline.events)
         start = timeline.prev_batch
         for _ in range(_PAGES_MAX):
@@ -166,7 +204,7 @@ class MatrixTransport:
                 raise NotSent(f"earlier messages of {room} were not read ({page})")
             events[:0] = reversed(page.chunk)
             start = page.end if page.chunk else None
-        letters = [self._letter(room, event) for event in events]
+        letters = [self._letter(room, event, whose) for event in events]
         wanted = [letter for letter in letters if letter is not None]
         if not wanted or await self._is_private(room):
             return wanted
@@ -176,7 +214,7 @@ class MatrixTransport:
             if letter is not None and self._is_mentioned(event)
         ]
 
-    def _letter(self, room: str, event: Any) -> Letter | None:
+    def _letter(self, room: str, event: Any, whose: Caller) -> Letter | None:
         """The message to answer that `event` is; None: it is none."""
         if not isinstance(event, nio.RoomMessageText) or event.sender not in self._account.allow:
             return None
@@ -192,6 +230,8 @@ class MatrixTransport:
             room=room,
             sender=event.sender,
             body=event.body,
+            principal=whose.public,
+            namespace=whose.namespace,
             thread=thread if isinstance(thread, str) else None,
         )
 
@@ -224,6 +264,8 @@ class MatrixTransport:
         """Answer `letter`, in its turn, until the server has the reply."""
         lock = self._room_to_turns.setdefault(letter.place, asyncio.Lock())
         async with lock:
+            if not self._waits(letter):
+                return  # erased before its turn came
             text = await self._text(letter)
             while True:
                 try:
@@ -275,7 +317,7 @@ class MatrixTransport:
             response=fresh_id("resp_", entropy),
             place=letter.place,
             persona=self._account.persona,
-            input=message_blocks([Message(role="user", content=letter.body)]),
+            input=letter.input,
             key=letter.event,
         )
         async with self._typing(letter.room), carry(gateway, caller, model, errand) as turn:
@@ -319,6 +361,13 @@ class MatrixTransport:
             log.warning("matrix: %s takes no reply: %s", letter.room, answer.message)
         elif not isinstance(answer, nio.RoomSendResponse):
             raise NotSent(f"{letter.room} took no reply ({answer})")
+
+
+async def _ended(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Stop `tasks`; when it returns they are over."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def transaction(letter: Letter) -> str:

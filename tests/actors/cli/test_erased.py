@@ -6,12 +6,17 @@ import json
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
+from actors.authority.erasures import TABLE, KeptErasure
 from actors.config import load
 from actors.gateway.keys import ApiKeys
+from actors.gateway.transports.matrix_inbox import Inbox, Letter
 from actors.runtime.plan import database_path, prepare
 from actors.runtime.world import SystemClock, SystemEntropy
+from protocol.messages.erasure import Erase, ErasureRow
+from protocol.record import encode_record
 from store.blobs import BlobFiles
 from store.pages.header import domain_digest
 from store.sqlite import Database
@@ -102,3 +107,59 @@ def test_a_live_domain_is_not_looked_for(used: Path) -> None:
     name = domain_digest("operator").hex()
     (used / "keys" / f"pages-{name}.secret").touch(mode=0o600)
     assert looked(used, "--erased", "operator")["ok"]
+
+
+@pytest.mark.req("AUT-8")
+def test_letters_that_are_left_are_found_in_rows_and_in_free_space(used: Path) -> None:
+    path = database_path(used, "gateway")
+    tables = SqliteTables(Database(path))
+    letter = Letter(
+        event="$event",
+        room="!room:host",
+        sender="@somebody:host",
+        body="a secret of hers",
+        principal=b"a" * 32,
+        namespace="alice/notes",
+    )
+    Inbox(tables).take([letter], "s")
+    tables.scrub()
+    tables.close()
+    made = the_erasure(used, order_of("alice", b"a" * 32))
+    (problem,) = looked(used, "--erased", made)["problems"]
+    assert problem["where"] == "the gateway room"
+    assert problem["what"] == "the Matrix message $event is there still"
+    # Deleted as a build would that does not overwrite: no row has it, and its bytes are there.
+    connection = apsw.Connection(str(path))
+    connection.pragma("secure_delete", False)
+    connection.execute("DELETE FROM keyed WHERE name = 'matrix-waiting'")
+    connection.close()
+    assert b"a secret of hers" in path.read_bytes()
+    (problem,) = looked(used, "--erased", made)["problems"]
+    assert (problem["kind"], problem["where"]) == ("dead space", str(path))
+    assert looked(used, "--erased", made, "--repair")["ok"]
+    assert b"a secret of hers" not in path.read_bytes()
+    assert looked(used, "--erased", made)["problems"] == []
+
+
+def order_of(name: str, public: bytes) -> Erase:
+    return Erase(domains=[name], namespaces=[name], spared=[], principals=[public], names=[name])
+
+
+def the_erasure(home: Path, order: Erase) -> str:
+    """The id of an erasure that the authority keeps as done."""
+    row = ErasureRow(
+        id="erasure-1",
+        target="principal",
+        name=order.names[0],
+        cause="asked",
+        asked_ns=1,
+        due_ns=1,
+        rooms=[],
+        done_ns=2,
+    )
+    tables = SqliteTables(Database(database_path(home, "authority")))
+    kept = KeptErasure(v=1, row=row, order=order, swept=True)
+    tables.keyed(TABLE).put(row.id.encode(), encode_record(kept))
+    tables.scrub()
+    tables.close()
+    return row.id

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from actors.gateway.transports.matrix import MatrixTransport
 from actors.gateway.transports.matrix_account import Account
@@ -208,7 +209,7 @@ class _Forgetful(_Cut):
     """The negative control: a reply that does not know which message it answers."""
 
     async def _send(self, letter: Letter, text: str) -> None:
-        anew = Letter(event=f"${next(_names)}", room=letter.room, sender="", body="")
+        anew = replace(letter, event=f"${next(_names)}", thread=None)
         await super()._send(anew, text)
 
 
