@@ -1,9 +1,9 @@
 """A whole installation in one process, and two worlds of it: with the past of a domain and without.
 
-Every room is the product's own, over stores in memory, and the gateway is asked over HTTP. The
-worker's back end is the strict fake, and keeps pages in memory and on disk. The clock stands still,
-so what differs between two worlds are drawn ids; `Seen` has them numbered in the order in which
-they are met.
+Every room is the product's own, and the gateway is asked over HTTP. Objects lie in the product's
+store, tables in memory. The worker's back end is the strict fake, and keeps pages in memory and on
+disk. The clock stands still, so what differs between two worlds are drawn ids; `Seen` has them
+numbered in the order in which they are met.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from random import Random
 from typing import Any
 
 from aiohttp import ClientSession
 
 from actors.authority.principals import NAMESPACE_RIGHTS, Principals
+from actors.events.retention import Retention
+from actors.gateway.caller import DELEGATED_RIGHTS
+from actors.gateway.front import FrontRoom
 from actors.gateway.http.app import make_app, serve
 from actors.gateway.keys import ApiKeys, KeyRow, mint_key
 from actors.gateway.models import ServedModel
@@ -33,13 +35,13 @@ from actors.worker.limits import WorkerLimits
 from actors.worker.room import WorkerRoom
 from actors.worker.tiers import Tiers
 from actors.worker.writer import PageWriter
-from protocol.derivation import invocation_id, open_evidence
 from protocol.errors import HuginnError
 from protocol.ids import ProfileId
-from protocol.messages.muninn import Report
+from protocol.limits import MESSAGE_BYTES_MAX
+from protocol.messages.muninn import Report, Results
 from protocol.messages.worker import ModelInfo
 from protocol.publication import PUBLIC
-from protocol.record import Record
+from protocol.record import Record, decode_record
 from protocol.signing import Signer, principal_seed
 from store.memory_tables import MemoryTables
 from store.pages.memory import MemoryPageTier
@@ -48,6 +50,7 @@ from tests.fake_backend import FakeBackend
 from tests.fake_tokenizer import FakeTokenizer
 from tests.page_samples import TestClock, disk
 from tests.rooms import PROFILE, SECOND, YEAR_NS, Installation, Principal, enrolment, profile
+from tests.stores import sqlite_store
 from tests.worker_rooms import inline, until
 
 MODEL = "raven"
@@ -76,8 +79,11 @@ _DRAWN = re.compile(
     r"|\b(?:source|event):[a-z2-7]{52}\b"
     r"|\b(?:public_key|entry|cursor)\":\"[^\"]+"
 )
-_ID = re.compile(r"\b[a-z]+:[a-z2-7]{52}\b")
-_LATER_NS = 1_800_003_600 * SECOND
+ID = re.compile(r"\b[a-z]+:[a-z2-7]{52}\b")
+DAY_NS = 86_400 * SECOND
+_LATER_NS = 1_800_000_000 * SECOND + 40 * DAY_NS
+# So many turns of the loop bring whatever a stream has to who reads it.
+_TURNS = 100
 _HIDDEN = frozenset(("Date", "Server"))
 Request = tuple[str, str, Any]
 
@@ -97,7 +103,7 @@ class Seen:
     _numbers: dict[str, int] = field(default_factory=dict)
 
     def add(self, label: str, text: str) -> None:
-        self.ids += [*_DRAWN.findall(text), *_ID.findall(text)]
+        self.ids += [*_DRAWN.findall(text), *ID.findall(text)]
         self.said.append((self._numbered(label), self._numbered(text)))
         if self.wanted is not None:
             wanted = self.wanted[len(self.said) - 1]
@@ -130,11 +136,19 @@ class Person:
 
 
 class House:
-    """One world. `people` are alice, whose past it is about; bob, who may not see telemetry; and
-    boris, who sees that of his own domain; each in a domain of their own."""
+    """One world. `people` are alice, whose past it is about; bob, who may not see telemetry; boris,
+    who sees that of his own domain; and wendy, who may write and answer where alice works, and read
+    and observe nothing there; each in a domain of their own. `goes_on`: alice lives here, and goes
+    on while others are told what happens."""
 
     def __init__(self, root: Path) -> None:
-        self.rooms = Installation(reporting=True, profiles={PROFILE: profile(PROFILE)})
+        (root / "objects").mkdir()
+        self.rooms = Installation(
+            reporting=True,
+            profiles={PROFILE: profile(PROFILE)},
+            store=sqlite_store(root / "objects"),  # type: ignore[arg-type]
+        )
+        self.goes_on = False
         for name in ("muninn", "events"):
             self.rooms.signers[name] = Signer(self.rooms.entropy.draw(32))
             self.rooms.room_to_key[name] = self.rooms.signers[name].public
@@ -144,7 +158,8 @@ class House:
 
     async def start(self) -> None:
         await self.rooms.start()
-        self.events = events_room(self.rooms.world("events"))
+        retention = Retention(events_max=1)
+        self.events = events_room(self.rooms.world("events"), retention=retention)
         self.muninn = MuninnRoom(self.rooms.world("muninn"), MemoryTables())
         self.worker = self._worker()
         for room in (self.events, self.muninn, self.worker):
@@ -156,12 +171,16 @@ class House:
             [ServedModel(MODEL, PROFILE, "worker", INFO, FakeTokenizer(), 1_700_000_000)],
             version="0.0-test",
         )
+        # Not started: the gateway is served below. It has its part in erasures.
+        front = FrontRoom(self.rooms.world("gateway"), self.gateway, host="127.0.0.1", port=0)
+        self.rooms.post.rooms["gateway"] = front
         every = sorted(right.value for right in NAMESPACE_RIGHTS)
         less = [right for right in every if right != "telemetry"]
         # Bob's telemetry is taken away altogether; boris has his own domain's, and the public one.
         await self._enroll("alice", every, telemetry=None)
         await self._enroll("bob", less, telemetry=None)
         await self._enroll("boris", every, telemetry=[PUBLIC])
+        await self._enroll("wendy", ["generate", "write"], telemetry=None, namespace="alice")
         await self._enroll("operator", every, telemetry=[PUBLIC], administers=True)
         self.app = make_app(self.gateway)
         self._runner, port = await serve(self.app, "127.0.0.1", 0)
@@ -197,11 +216,11 @@ class House:
         rights: list[str],
         *,
         telemetry: list[str] | None,
-        administers: bool = False,
+        **more: Any,
     ) -> None:
         key = mint_key(hashlib.sha256(name.encode()).digest()[:20])
         signer = Signer(principal_seed(key))
-        ask = enrolment(name, signer, rights=rights, telemetry=telemetry, administers=administers)
+        ask = enrolment(name, signer, rights=rights, telemetry=telemetry, **more)
         assert ask.lifetime_ns == YEAR_NS
         rooms = self.rooms
         principals = Principals(rooms.tables, rooms.root, rooms.clock, rooms.entropy)
@@ -217,6 +236,8 @@ class House:
             await self._runner.cleanup()
         await self.events.drain()
         await self.worker.drain()
+        for name in ("authority", "ropes"):
+            await self.rooms.post.rooms[name].drain()
 
     # -- asking ------------------------------------------------------------------------------
 
@@ -243,7 +264,7 @@ class House:
 
     async def message(self, who: str, room: str, op: str, record: Record, seen: Seen) -> bool:
         """Ask a room itself; whether it was answered with anything but an error."""
-        operation = self.rooms.post.rooms[room].operations[op]
+        operation = self.rooms.post.rooms[room]._table[op]
         caller = self.people[who].principal.caller
         said: list[str] = []
         answered = True
@@ -252,12 +273,15 @@ class House:
                 if operation.streams:
                     items = caller.stream(room, op, record, operation.reply)
                     if op == "follow":
-                        # It has no end of its own: what is there is what comes at once.
-                        said += await _at_once(items)
+                        said += await self._heard(items)
                     else:
                         said += [repr(item) async for item in items]
                 else:
-                    others = _DELEGATED.get(room, ())
+                    others = tuple(
+                        other
+                        for other in _DELEGATED.get(room, ())
+                        if any(map(caller.has, DELEGATED_RIGHTS[other]))
+                    )
                     reply = await caller.ask(room, op, record, operation.reply, delegate=others)
                     said.append(repr(reply))
         except HuginnError as error:
@@ -266,9 +290,47 @@ class House:
         seen.add(f"{who} {room} {op} {record!r}", "\n".join(said))
         return answered
 
-    def later(self) -> None:
-        """An hour has passed, in whatever world."""
-        self.rooms.clock.now_ns = _LATER_NS
+    async def _heard(self, items: Any) -> list[str]:
+        """What comes on a stream that has no end of its own, while alice goes on."""
+        found: list[str] = []
+
+        async def hear() -> None:
+            async for item in items:
+                found.append(repr(item))
+
+        sources = self.events._sources
+        readers = sources.subscribers
+        hearing = asyncio.create_task(hear())
+        try:
+            await until(lambda: hearing.done() or sources.subscribers > readers)
+            if self.goes_on:
+                news = ("POST", "/huginn/v1/sources/sled/events", merged("news"))
+                await self.http("alice", news, Seen())
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
+            # The times of events never repeat: what comes next is at another time than the news.
+            self.rooms.clock.now_ns += SECOND
+        finally:
+            hearing.cancel()
+            with suppress(asyncio.CancelledError):
+                await hearing
+            await items.aclose()
+        return found
+
+    async def told_again(self) -> None:
+        """The worker tells the memo once more what it executed first and last, in one batch."""
+        entries = [
+            entry
+            for sent in self.rooms.post.sent
+            if (sent.room, sent.op, sent.request_id) == ("muninn", "report", "worker")
+            for entry in decode_record(Report, sent.body, size_max=MESSAGE_BYTES_MAX).entries
+        ]
+        some = [*entries[:8], *entries[-8:]]
+        await self.worker.ask_as_self("muninn", "report", Report(entries=some), Results)
+
+    def later(self, time_ns: int = _LATER_NS) -> None:
+        """It is that time, in whatever world."""
+        self.rooms.clock.now_ns = time_ns
 
     async def quiet(self) -> None:
         """Wait until nothing goes on behind anybody's answer any more."""
@@ -288,36 +350,12 @@ class House:
         # Twice: what ends may set something else going.
         for _ in range(2):
             await until(is_quiet, pause_s=0.001)
-            await asyncio.sleep(0)
+            await self.events.settled()
         self.writer.flush()
 
-    def derived(self) -> list[str]:
-        """The ids of what rooms reported so far, and of what came out of it."""
-        found: dict[str, None] = {}
-        for ask in self.rooms.post.asked("muninn", "report", Report):
-            for entry in ask.entries:
-                found[str(invocation_id(entry.invocation))] = None
-                found |= dict.fromkeys(_ID.findall(repr(entry)))
-                evidence = open_evidence(entry.evidence or b"")
-                found |= {output.id: None for output in evidence.outputs}
-        return list(found)
 
-
-# Whom a room asks in its caller's name.
+# Whom a room asks in its caller's name, as far as the caller may have it.
 _DELEGATED = {"assembler": ("ropes",), "events": ("ropes",), "muninn": ("ropes", "worker")}
-
-
-async def _at_once(items: Any) -> list[str]:
-    found: list[str] = []
-    try:
-        async with asyncio.timeout(0.05):
-            async for item in items:
-                found.append(repr(item))
-    except TimeoutError:
-        pass
-    finally:
-        await items.aclose()
-    return found
 
 
 @asynccontextmanager
@@ -344,36 +382,6 @@ def chat(*texts: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def past(random: Random, steps: int) -> Iterable[Request]:
-    """What alice asks: a random workload of everything that leaves something behind."""
-    for number in range(steps):
-        count = random.choice((2, 2, 4))
-        texts = TEXTS[:count]
-        kind = random.choice(("chat", "chat", "stream", "text", "response", "session", "event"))
-        if number < len(_EACH_ONCE):
-            kind = _EACH_ONCE[number]
-        match kind:
-            case "chat":
-                yield "POST", "/v1/chat/completions", chat(*texts)
-            case "stream":
-                yield "POST", "/v1/chat/completions", chat(*texts, stream=True)
-            case "text":
-                body = {"model": MODEL, "prompt": TEXTS[1], "max_tokens": ANSWER_TOKENS, "seed": 7}
-                yield "POST", "/v1/completions", body | {"temperature": 0}
-            case "response":
-                yield "POST", "/v1/responses", responded(TEXTS[1], random.choice((True, False)))
-            case "session":
-                yield "POST", "/huginn/v1/sessions", {"persona": "sally", "place": "well"}
-                yield "POST", "/huginn/v1/contexts", {"model": MODEL, **_messages(*texts)}
-            case _:
-                yield "POST", "/huginn/v1/sources", {"name": "sled"}
-                yield "POST", "/huginn/v1/sources/sled/events", merged(f"{number}")
-                yield "POST", "/huginn/v1/kinds", {"kind": "Seen", "schema": {"type": "object"}}
-
-
-_EACH_ONCE = ("event", "chat", "session", "response", "text")
-
-
 def responded(text: str, store: bool = True) -> dict[str, Any]:
     """A response to one text."""
     fields: dict[str, Any] = {"temperature": 0, "max_output_tokens": ANSWER_TOKENS, "store": store}
@@ -385,7 +393,3 @@ def merged(subject: str) -> dict[str, Any]:
     body = {"merge_commit": "4b825dc6"}
     fields = {"kind": "MergeSucceeded", "subject": subject, "body": body}
     return {**fields, "from": "qa", "to": "merged"}
-
-
-def _messages(*texts: str) -> dict[str, Any]:
-    return {"messages": chat(*texts)["messages"]}

@@ -1,53 +1,36 @@
-"""What a stranger asks to find out what somebody else has asked: every path, every operation.
-
-A stranger knows everything but the contents: all the ids that the other was ever told, and what the
-other may have said. The probes are the same in every world. `foreign` are messages that name what
-is another's and do something there: whatever they are answered, it must be no.
+"""How a stranger tries to find out what somebody else has asked: every path, every operation, and
+how it tries to change what is somebody else's. The probes are the same in every world.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import AsyncGenerator, Iterator
+from typing import Any
 
 from aiohttp import web
+from msgspec import structs
 
-from protocol import cbor
+from actors.gateway.limits import Limits
+from actors.gateway.turns import Ask, chat_prompt, jobs
 from protocol.blocks import Role
-from protocol.ids import BlockId, ChainId, ContextId, InvocationId, PageId, SequenceId
 from protocol.messages import Empty
-from protocol.messages.assembler import Assemble, DiffContexts, Show, ShowTree
 from protocol.messages.events import (
-    AbandonTurn,
-    AddSource,
-    AppendEvents,
-    AskResponse,
-    AskSession,
     BeginTurn,
+    BegunTurn,
+    FinishedTurn,
     FinishTurn,
-    Follow,
-    ListSessions,
-    ListSources,
-    NewEvent,
     OpenSession,
     OutputBlock,
-    Preview,
-    ReadEvents,
-    RegisterKind,
-    RemoveSource,
-    RenewTurn,
+    SessionRow,
 )
-from protocol.messages.muninn import Look
-from protocol.messages.ropes import Commit, Entry, GetObjects, ReadSequence, ReadTree
-from protocol.messages.worker import AskPages, AskReceipt, Cancel, Settle
-from protocol.record import Record
+from protocol.messages.worker import GREEDY, Cancel
 from tests.events_rooms import said
 from tests.presence_house import (
     ANSWER_TOKENS,
     MODEL,
-    PROFILE,
     TEXTS,
+    Different,
     House,
     Request,
     Seen,
@@ -55,17 +38,17 @@ from tests.presence_house import (
     merged,
     responded,
 )
+from tests.presence_messages import OTHER, Leaked, Message, inside, messages
 
-OTHER = "alice"
-# How many ids of a kind are tried.
-_TRIED = 2
 # What stands for `{…}` in a path, by how the path begins; the longest beginning counts.
 _KINDS = {
+    "/huginn/v1/capabilities": ("cap",),
     "/huginn/v1/contexts": ("ctx",),
-    "/huginn/v1/sessions": ("session",),
-    "/huginn/v1/receipts": ("chatcmpl", "cmpl", "resp"),
     "/huginn/v1/derivations": ("inv",),
+    "/huginn/v1/erasures": ("erasure",),
     "/huginn/v1/publications": ("block",),
+    "/huginn/v1/receipts": ("chatcmpl", "cmpl", "resp"),
+    "/huginn/v1/sessions": ("session",),
     "/v1/responses": ("resp",),
 }
 _NAMES = {
@@ -73,34 +56,10 @@ _NAMES = {
     "/huginn/v1/sources": ("sled", "alice/sled"),
     "/v1/models": (MODEL,),
 }
-
-
-class Leaked:
-    """Every id that was told to the other, by kind, in the order of telling."""
-
-    def __init__(self, ids: Sequence[str]) -> None:
-        self._kind_to_ids: dict[str, list[str]] = {}
-        for each in dict.fromkeys(ids):
-            self._kind_to_ids.setdefault(re.split("[-:_]", each)[0], []).append(each)
-
-    def __call__(self, *kinds: str, most: int = _TRIED) -> list[str]:
-        return [each for kind in kinds for each in self._kind_to_ids.get(kind, [])[:most]]
-
-    def one(self, kind: str) -> str:
-        return self._kind_to_ids[kind][0]
-
-    def some(self) -> list[str]:
-        """One of each kind."""
-        return [found[0] for found in self._kind_to_ids.values()]
-
-
-class Message(NamedTuple):
-    """One message to a room. `foreign`: it names what is another's, and must be refused."""
-
-    room: str
-    op: str
-    record: Record
-    foreign: bool = True
+# Rooms that answer otherwise once the stranger did the same as the other.
+_COMPUTING = ("ropes", "assembler", "muninn", "worker")
+# What alice's next answer will be called.
+_NEXT = "resp-that-is-to-come"
 
 
 def own() -> Iterator[Request]:
@@ -130,10 +89,12 @@ def linked(leaked: Leaked) -> Iterator[Request]:
     for namespace in (OTHER, f"{OTHER}/inner"):
         yield "POST", "/v1/chat/completions", chat(TEXTS[3], huginn={"namespace": namespace})
     yield "POST", "/v1/chat/completions", chat(TEXTS[3], huginn={"session": "session-none"})
+    seen = {"kind": f"{OTHER}.Seen", "subject": "0", "body": {}}
+    yield "POST", "/huginn/v1/sources/sled/events", seen
 
 
 def everything(app: web.Application, leaked: Leaked) -> Iterator[Request]:
-    """Every path that there is, with what may stand in it; those that take away come last."""
+    """Every path that there is, with what may stand in it; what takes away comes last."""
     routes = sorted(
         {
             (route.method, route.resource.canonical)
@@ -159,127 +120,99 @@ def _filled(path: str, leaked: Leaked) -> list[str]:
     return [path.replace(hole[0], name) for name in names]
 
 
-def messages(who: str, leaked: Leaked) -> Iterator[Message]:
-    """What the key of `who` can say to the rooms themselves, past the gateway."""
-    contexts = [ContextId.parse(each) for each in leaked("ctx")]
-    sequences = [SequenceId.parse(each) for each in leaked("seq")]
-    blocks = [BlockId.parse(each) for each in leaked("block")]
-    objects = leaked("ctx", "seq", "block")
-    for each in objects:
-        yield Message("ropes", "get", GetObjects(ids=[each]))
-    yield Message("ropes", "commit", Commit(namespace=OTHER, keep=0, blocks=[], entries=[]))
-    entries = [Entry(block=blocks[0], content_bytes=len(TEXTS[0]))]
-    # A sequence of the stranger's own, over blocks of another's.
-    mine = Commit(namespace=who, keep=0, blocks=[], entries=entries)
-    yield Message("ropes", "commit", mine)
-    for sequence in sequences:
-        yield Message("ropes", "read", ReadSequence(sequence=sequence, start=0))
-        yield Message("ropes", "tree", ReadTree(sequence=sequence))
-    for context in contexts:
-        yield Message("assembler", "show", Show(context=context, tokens=True))
-        yield Message("assembler", "tree", ShowTree(context=context))
-        yield Message("assembler", "diff", DiffContexts(a=context, b=context))
-    yield Message("assembler", "assemble", _assembling())
-    for inv in leaked("inv", most=6):
-        yield Message("muninn", "look", Look(invocations=[InvocationId.parse(inv)]), foreign=False)
-    for response in leaked("chatcmpl", "cmpl", "resp"):
-        yield Message("worker", "receipt", AskReceipt(response=response))
-    for chain in leaked("chain", most=4):
-        for page in leaked("page", most=4):
-            ask = AskPages(chain=ChainId.parse(chain), pages=[PageId.parse(page)])
-            yield Message("worker", "pages", ask, foreign=False)
-    cancel = Cancel(response=leaked.one("chatcmpl"))
-    yield Message("worker", "cancel", cancel, foreign=False)
-    yield Message("worker", "settle", Settle(response="none", segments=[]))
-    yield Message("worker", "info", Empty(), foreign=False)
-    for room in ("worker", "muninn"):
-        yield Message(room, "charge", Empty(), foreign=False)
-    yield from _events(leaked)
-
-
-def _assembling() -> Assemble:
-    return Assemble(
-        namespace=OTHER,
-        profile=PROFILE,
-        policy="refuse",
-        tokens_max=1000,
-        keep_turns=0,
-        store=True,
-        blocks=[said(Role.USER, TEXTS[3])],
-    )
-
-
-def _events(leaked: Leaked) -> Iterator[Message]:
-    session, response = leaked.one("session"), leaked.one("resp")
-    turn = leaked("turn")[0] if leaked("turn") else f"{session}/1"
-    event = NewEvent(kind="note", subject="0", body=cbor.encode({"text": "x"}))
-    ours = {"namespace": OTHER}
-    asks: list[tuple[str, Record, bool]] = [
-        ("add_source", AddSource(**ours, name="sled"), True),
-        ("append", AppendEvents(**ours, source="sled", events=[event]), True),
-        ("read", ReadEvents(**ours, source="sled", after=0, limit=10), True),
-        ("follow", Follow(**ours), True),
-        ("follow", Follow(**ours, sources=["sled"]), True),
-        ("sources", ListSources(**ours), False),
-        ("kinds", ListSources(**ours), False),
-        ("register_kind", RegisterKind(**ours, kind=f"{OTHER}.Other", schema=b"{}"), True),
-        ("sessions", ListSessions(**ours), False),
-        ("open_session", OpenSession(**ours, persona="sally", since="now", place="well"), True),
-        ("turns", AskSession(**ours, id=session), True),
-        ("preview", Preview(**ours, session=session), True),
-        ("response", AskResponse(**ours, response=response), True),
-        ("begin_turn", _turn(session), True),
-        ("renew_turn", RenewTurn(**ours, session=session, turn=turn), True),
-        ("finish_turn", _finished(session, turn), True),
-        ("abandon_turn", AbandonTurn(**ours, session=session, turn=turn), True),
-        ("forget_response", AskResponse(**ours, response=response), True),
-        ("remove_session", AskSession(**ours, id=session), True),
-        ("remove_source", RemoveSource(**ours, name="sled"), True),
-    ]
-    for op, record, foreign in asks:
-        yield Message("events", op, record, foreign)
-
-
-def _turn(session: str) -> BeginTurn:
-    return BeginTurn(
-        namespace=OTHER,
-        response="resp-of-a-stranger",
-        wait_ns_max=10**6,
-        session=session,
-        input=[said(Role.USER, TEXTS[3])],
-    )
-
-
-def _finished(session: str, turn: str) -> FinishTurn:
-    answer = OutputBlock(text="x", role=Role.MODEL)
-    return FinishTurn(namespace=OTHER, session=session, turn=turn, answer=answer)
-
-
-async def probed(
-    house: House, who: str, leaked: Leaked, wanted: Seen | None = None
-) -> tuple[Seen, list[str]]:
-    """What `who` is answered to all of it, and which foreign messages were not refused. Raises
-    Different at the first answer that is not what `wanted` has.
+async def probing(
+    house: House, who: str, leaked: Leaked, seen: Seen, **headers: str
+) -> AsyncGenerator[None, None]:
+    """Ask all of it as `who`, a step after each answer. Raises Different for an answer to what is
+    another's that is not no. `headers` go with what is no stranger's own.
 
     First as somebody who never asked for anything, so that nothing of it is its own by chance; then
     it does what the other did, and asks again.
     """
-    seen, granted = Seen(None if wanted is None else wanted.said), []
     house.later()
     for each in leaked.some():
         seen.known(each)
-    for message in messages(who, leaked):
-        answered = await house.message(who, message.room, message.op, message.record, seen)
-        if answered and message.foreign:
-            granted.append(f"{message.room} {message.op}")
+    if who == "wendy":
+        async for _ in _said(house, who, inside(leaked), seen):
+            yield
+        return
+    async for _ in _said(house, who, messages(who, leaked), seen):
+        yield
     for request in own():
         await house.http(who, request, seen)
+        yield
         await house.quiet()
-    requests = [*linked(leaked), *everything(house.app, leaked)]
-    for request in sorted(requests, key=lambda each: each[0] == "DELETE"):
-        await house.http(who, request, seen)
-    for message in messages(who, leaked):
-        if message.room != "events":
-            await house.message(who, message.room, message.op, message.record, seen)
+    await house.told_again()
+    again = (each._replace(foreign=False) for each in messages(who, leaked))
+    computing = (each for each in again if each.room in _COMPUTING and each.op != "erase")
+    async for _ in _said(house, who, computing, seen):
+        yield
+    for request in (*linked(leaked), *everything(house.app, leaked)):
+        await house.http(who, request, seen, **headers)
+        yield
     await house.quiet()
-    return seen, granted
+
+
+async def _said(
+    house: House, who: str, asked: Iterator[Message], seen: Seen
+) -> AsyncGenerator[None, None]:
+    for message in asked:
+        answered = await house.message(who, message.room, message.op, message.record, seen)
+        if answered and message.foreign:
+            raise Different(f"{message.room} {message.op}: not refused, {seen.said[-1]}")
+        yield
+
+
+async def straight(house: House, who: str, response: str, seen: Seen) -> None:
+    """An answer of the worker's own, past the gateway, which hides some of it once more."""
+    caller = house.people[who].principal.caller
+    blocks = [said(Role.USER, "what the worker itself says"), said(Role.MODEL, "is this")]
+    model = next(iter(house.gateway.models))
+    prompt = await chat_prompt(caller, model, blocks, caller.namespace)
+    ask = Ask(structs.replace(GREEDY, seed=7), [], 1, 4, None, False)
+    (job,) = jobs(prompt, ask, model, response, Limits())
+    await house.message(who, "worker", "generate", job, seen)
+    await house.quiet()
+
+
+# -- what a stranger may not change ----------------------------------------------------------------
+
+
+async def taking(house: House, who: str, leaked: Leaked) -> None:
+    """What one can do to another within one's own: take the names of what was answered, stop what
+    will be asked, and look on without ever having seen anything."""
+    caller = house.people[who].principal.caller
+    opened = OpenSession(namespace=who, persona="of-a-stranger", since="beginning")
+    session = await caller.ask("events", "open_session", opened, SessionRow)
+    for response in leaked("resp", "chatcmpl", most=3):
+        begin = BeginTurn(
+            namespace=who,
+            response=response,
+            wait_ns_max=0,
+            session=session.id,
+            input=[said(Role.USER, TEXTS[3])],
+        )
+        begun = await caller.ask("events", "begin_turn", begin, BegunTurn, delegate=("ropes",))
+        finish = FinishTurn(
+            namespace=who,
+            session=session.id,
+            turn=begun.turn,
+            answer=OutputBlock(text="no", role=Role.MODEL),
+        )
+        await caller.ask("events", "finish_turn", finish, FinishedTurn, delegate=("ropes",))
+    await caller.ask("worker", "cancel", Cancel(response=_NEXT), Empty)
+
+
+async def hers(house: House, leaked: Leaked, seen: Seen) -> None:
+    """Let alice ask for all that is her own, go on, and leave her events to retention."""
+    for each in leaked.some():
+        seen.known(each)
+    for request in everything(house.app, leaked):
+        if request[0] == "GET":
+            await house.http(OTHER, request, seen)
+    await straight(house, OTHER, _NEXT, seen)
+    for session in house.events._book.sessions():
+        if session.namespace == OTHER:
+            await house.http(OTHER, ("DELETE", f"/huginn/v1/sessions/{session.id}", None), seen)
+    await house.events._sources.sweep()
+    await house.http(OTHER, ("GET", "/huginn/v1/sources", None), seen)
