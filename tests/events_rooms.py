@@ -106,11 +106,11 @@ class House:
     logs: EventLogs | None = None
     limits: SessionLimits = field(default_factory=lambda: SessionLimits(render_tokens=BUDGET))
     options: dict[str, Any] = field(default_factory=dict)
+    rooms: Installation = field(default_factory=Installation)
     principal: Principal = field(init=False)
     room: EventsRoom = field(init=False)
 
     def __post_init__(self) -> None:
-        self.rooms = Installation()
         self.rooms.signers["events"] = Signer(self.rooms.entropy.draw(32))
         self.rooms.room_to_key["events"] = self.rooms.signers["events"].public
         if self.logs is None:

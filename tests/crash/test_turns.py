@@ -1,19 +1,20 @@
-"""A room that dies at any call to its stores or to another room, and what is found afterwards.
+"""A house that dies at any call of a turn, and what is found afterwards.
 
-Every step of a turn is tried with a death at its first call, its second, and so on, before the call
-does anything and after it did everything; and seeds play long talks with deaths in them. What was
-acknowledged is there, and every event is told once (`tests.session_play`). The controls are stores
-and a book that break what the room relies on: with each of them the checker has to cry out.
+Every step of a turn in the events room is tried with a death at its first call, its second, and so
+on, before the call does anything and after it did everything (`test_settling` does the same with
+what the worker has to do with it); and seeds play long talks of all steps with deaths in them. What
+was acknowledged is there, and every event is told once. The controls are stores and a book that
+break what the room relies on: with each of them the checker has to cry out.
 
 `HUGINN_CRASH_SEEDS` plays so many seeds.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 import random
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -22,160 +23,23 @@ import pytest
 
 from actors.events.book import Book, Live
 from actors.events.turns import Turn
-from protocol.errors import HuginnError
-from protocol.ids import SourceId
-from store.events import LogRange, StoredEvent
-from store.memory_events import MemoryEventLogs
 from store.memory_tables import MemoryTables
-from store.tables import Change, KeyedTable
-from tests.events_rooms import House, user
-from tests.session_play import Play, Talk, edited
+from store.tables import Change
+from tests.crash.stage import (
+    CALLS_MAX,
+    Prepare,
+    Stage,
+    Step,
+    clients_gone_at_every_call,
+    deaths_at_every_call,
+    staged,
+)
+from tests.events_rooms import user
+from tests.session_play import Talk, edited
 
 SEEDS = int(os.environ.get("HUGINN_CRASH_SEEDS", "25"))
-CALLS_MAX = 40
-
-
-class Death(Exception):
-    """The process is gone: nothing that it does from now on happens."""
-
-
-class Bomb:
-    """Goes off at the `at`-th call from when it is set; `after` the call has done its work."""
-
-    def __init__(self) -> None:
-        self.left: int | None = None
-        self.after = False
-        self.dead = False
-        self.instead: Callable[[], None] | None = None
-
-    def set(self, at: int, *, after: bool, instead: Callable[[], None] | None = None) -> None:
-        self.left, self.after, self.instead, self.dead = at, after, instead, False
-
-    def clear(self) -> bool:
-        """Whether it went off."""
-        gone = self.left == 0
-        self.left, self.dead, self.instead = None, False, None
-        return gone
-
-    def call(self, work: Callable[[], Any]) -> Any:
-        if self.dead:
-            raise Death
-        if self.left is None or self.left == 0:
-            return work()
-        self.left -= 1
-        if self.left:
-            return work()
-        if self.instead is not None:
-            self.instead()
-            return work()
-        self.dead = True
-        if self.after:
-            work()
-        raise Death
-
-
-class MinedTables:
-    """Tables whose every call may be the last."""
-
-    def __init__(self, tables: MemoryTables, bomb: Bomb) -> None:
-        self._tables = tables
-        self._bomb = bomb
-
-    def keyed(self, name: str) -> KeyedTable:
-        return self._tables.keyed(name)
-
-    def apply(self, changes: Sequence[Change]) -> list[int]:
-        return self._bomb.call(lambda: self._tables.apply(changes))  # type: ignore[no-any-return]
-
-    def apply_soon(self, changes: Sequence[Change]) -> Future[list[int]]:
-        return self._bomb.call(  # type: ignore[no-any-return]
-            lambda: self._tables.apply_soon(changes)
-        )
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._tables, name)
-
-
-class MinedLogs:
-    """Event logs whose every call may be the last."""
-
-    def __init__(self, logs: MemoryEventLogs, bomb: Bomb) -> None:
-        self._logs = logs
-        self._bomb = bomb
-
-    def append_soon(
-        self, entries: Sequence[StoredEvent], changes: Sequence[Change] = ()
-    ) -> Future[None]:
-        return self._bomb.call(  # type: ignore[no-any-return]
-            lambda: self._logs.append_soon(entries, changes)
-        )
-
-    def range(self, source: SourceId) -> LogRange:
-        return self._bomb.call(lambda: self._logs.range(source))  # type: ignore[no-any-return]
-
-    def read(self, *args: Any, **kwargs: Any) -> list[StoredEvent]:
-        return self._bomb.call(  # type: ignore[no-any-return]
-            lambda: self._logs.read(*args, **kwargs)
-        )
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._logs, name)
-
-
-class Stage:
-    """A play on mined ground."""
-
-    def __init__(self, tables: MemoryTables | None = None) -> None:
-        self.bomb = Bomb()
-        self.stored = tables or MemoryTables()
-        logs = MinedLogs(MemoryEventLogs(self.stored), self.bomb)
-        house = House(tables=MinedTables(self.stored, self.bomb), logs=logs)  # type: ignore[arg-type]
-        self.play = Play(house)
-
-    async def start(self) -> Stage:
-        await self.play.house.start()
-        call = self.play.house.rooms.post.call
-
-        async def mined(room: str, message: bytes) -> bytes:
-            # A room that is asked by the events room; what comes to it is not its own call.
-            if room != "ropes":
-                return await call(room, message)
-            if self.bomb.dead:
-                raise Death
-            if self.bomb.left == 1 and self.bomb.instead is None and self.bomb.after:
-                reply = await call(room, message)
-                self.bomb.call(lambda: None)
-                return reply
-            self.bomb.call(lambda: None)
-            return await call(room, message)
-
-        self.play.house.rooms.post.call = mined  # type: ignore[method-assign]
-        await self.play.add_source("huskies")
-        await self.play.add_source("sled")
-        await self.play.open(None)
-        await self.play.open(["huskies"])
-        return self
-
-    async def survive(self, step: Callable[[], Awaitable[object]]) -> bool:
-        """Take `step`; if the room died in it, another one is there. Whether it died."""
-        try:
-            await step()
-        except (HuginnError, Death):
-            died = self.bomb.clear()
-            assert died, "refused without a death"
-        else:
-            died = self.bomb.clear()
-        if died:
-            await self.play.crash()
-        return died
-
-    async def end(self) -> None:
-        self.bomb.clear()
-        await self.play.crash()
-        self.play.expire()
-        for talk in self.play.talks:
-            await self.play.begin(talk, "once more")
-        await self.play.house.room.drain()
+# What the worker has to do takes about so many calls; what the events room does alone, twelve.
+KIND_TO_CALLS = {"answer": 30, "settle": 30}
 
 
 @pytest.fixture(autouse=True)
@@ -187,16 +51,16 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
 # -- each call of each step --------------------------------------------------------------------
 
 
-async def _appended(stage: Stage) -> Callable[[], Awaitable[object]]:
+async def _appended(stage: Stage) -> Step:
     return lambda: stage.play.emit("huskies", 3)
 
 
-async def _begun(stage: Stage) -> Callable[[], Awaitable[object]]:
+async def _begun(stage: Stage) -> Step:
     await stage.play.emit("huskies", 2)
     return lambda: stage.play.begin(stage.play.talks[0], "ok")
 
 
-async def _begun_again(stage: Stage) -> Callable[[], Awaitable[object]]:
+async def _begun_again(stage: Stage) -> Step:
     """On a turn that crashed, with a reminder to carry, from a room that remembers nothing."""
     await _answered(stage)
     await stage.play.emit("sled", 2)
@@ -207,20 +71,20 @@ async def _begun_again(stage: Stage) -> Callable[[], Awaitable[object]]:
     return lambda: stage.play.begin(stage.play.talks[0], "ok")
 
 
-async def _begun_at_length(stage: Stage) -> Callable[[], Awaitable[object]]:
+async def _begun_at_length(stage: Stage) -> Step:
     """With so much that is new that it is stored before the turn is."""
     await stage.play.emit("huskies", 2)
     return lambda: stage.play.begin(stage.play.talks[0], "so much " * 40_000)
 
 
-async def _resent(stage: Stage) -> Callable[[], Awaitable[object]]:
+async def _resent(stage: Stage) -> Step:
     await _answered(stage)
     await stage.play.emit("sled", 2)
     talk = stage.play.talks[0]
     return lambda: stage.play.resend(talk, [user("ok"), *talk.client, user("go on")])
 
 
-async def _finished(stage: Stage) -> Callable[[], Awaitable[object]]:
+async def _finished(stage: Stage) -> Step:
     await stage.play.emit("huskies", 2)
     talk = stage.play.talks[0]
     told = await stage.play.begin(talk, "ok")
@@ -228,7 +92,7 @@ async def _finished(stage: Stage) -> Callable[[], Awaitable[object]]:
     return lambda: stage.play.finish(talk, told, "Well.")
 
 
-async def _answered(stage: Stage) -> Callable[[], Awaitable[object]]:
+async def _answered(stage: Stage) -> Step:
     await (await _finished(stage))()
     talk = stage.play.talks[0]
     told = await stage.play.begin(talk, "and then?")
@@ -237,7 +101,7 @@ async def _answered(stage: Stage) -> Callable[[], Awaitable[object]]:
     return lambda: stage.play.emit("sled", 1)
 
 
-async def _abandoned(stage: Stage) -> Callable[[], Awaitable[object]]:
+async def _abandoned(stage: Stage) -> Step:
     await stage.play.emit("huskies", 2)
     talk = stage.play.talks[0]
     told = await stage.play.begin(talk, "ok")
@@ -245,7 +109,7 @@ async def _abandoned(stage: Stage) -> Callable[[], Awaitable[object]]:
     return lambda: stage.play.abandon(talk, told)
 
 
-async def _renewed(stage: Stage) -> Callable[[], Awaitable[object]]:
+async def _renewed(stage: Stage) -> Step:
     talk = stage.play.talks[0]
     told = await stage.play.begin(talk, "ok")
     assert told is not None
@@ -267,90 +131,88 @@ STEPS = [
 @pytest.mark.req("EVT-5", "EVT-2")
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("prepare", STEPS)
-async def test_a_death_at_every_call_of_a_step(
-    prepare: Callable[[Stage], Awaitable[Callable[[], Awaitable[object]]]], after: bool
-) -> None:
-    for at in range(1, CALLS_MAX):
-        stage = await Stage().start()
-        step = await prepare(stage)
-        stage.bomb.set(at, after=after)
-        died = await stage.survive(step)
-        await stage.end()
-        if not died:
-            assert at > 1, "the step asks nothing of anybody"
-            return
-    raise AssertionError(f"a step of {CALLS_MAX} calls")
+async def test_a_death_at_every_call_of_a_step(prepare: Prepare, after: bool) -> None:
+    await deaths_at_every_call(prepare, after=after, works=False)
 
 
 @pytest.mark.req("EVT-5")
 @pytest.mark.parametrize("prepare", STEPS)
-async def test_a_client_that_goes_away_at_every_call_of_a_step(
-    prepare: Callable[[Stage], Awaitable[Callable[[], Awaitable[object]]]],
-) -> None:
-    for at in range(1, CALLS_MAX):
-        stage = await Stage().start()
-        step = await prepare(stage)
-        task = asyncio.ensure_future(step())
-        stage.bomb.set(at, after=False, instead=task.cancel)
-        await asyncio.wait({task})
-        gone = task.cancelled()
-        assert gone or task.exception() is None
-        stage.bomb.clear()
-        await stage.play.house.room.settled()
-        await stage.play.adopt()
-        await stage.end()
-        if not gone:
-            return
-    raise AssertionError(f"a step of {CALLS_MAX} calls")
+async def test_a_client_that_goes_away_at_every_call_of_a_step(prepare: Prepare) -> None:
+    await clients_gone_at_every_call(prepare, works=False)
 
 
 # -- seeds -------------------------------------------------------------------------------------
 
 
-async def _one_step(stage: Stage, draw: random.Random) -> None:
+def _drawn(stage: Stage, draw: random.Random) -> tuple[str, Step]:
+    """A step, and of which kind it is."""
     play = stage.play
     talk: Talk = draw.choice(play.talks)
+    newest = talk.turns[-1] if talk.turns else None
     open_turns = [told for told in talk.turns if told.state != "finished"]
+    told = draw.choice(open_turns) if open_turns else None
     text = draw.choice(("ok", "go on", "what's going on?"))
-    match draw.randrange(9):
+    if newest is not None and stage.can_settle(newest) and draw.random() < 0.5:
+        late = draw.random() < 0.3
+        return "settle", lambda: stage.settle(newest, late=late)
+    match draw.randrange(11):
         case 0 | 1:
-            await play.emit(draw.choice(("huskies", "sled")), draw.randint(1, 3))
+            name, count = draw.choice(("huskies", "sled")), draw.randint(1, 3)
+            return "append", lambda: play.emit(name, count)
         case 2:
-            await play.begin(talk, text)
+            return "begin", lambda: play.begin(talk, text)
         case 3 if talk.turns:
-            await play.begin(talk, text, draw.randrange(len(talk.turns)))
+            parent = draw.randrange(len(talk.turns))
+            return "begin", lambda: play.begin(talk, text, parent)
         case 4:
             history = edited(talk.client, draw.randrange(6), draw.randrange(9), text)
-            await play.resend(talk, history)
-        case 5 | 6 if open_turns:
-            await play.finish(talk, draw.choice(open_turns), text)
-        case 7 if open_turns:
-            await play.abandon(talk, draw.choice(open_turns))
+            return "begin", lambda: play.resend(talk, history)
+        case 5 | 6 if told is not None:
+            return "finish", lambda: play.finish(talk, told, text)
+        case 7 if told is not None:
+            return "abandon", lambda: play.abandon(talk, told)
         case 8:
-            play.expire()
+            return "wait", lambda: _expired(stage)
+        case 9 | 10 if newest is not None and stage.can_answer(newest):
+            return "answer", lambda: stage.answer(talk, newest)
+    return "rest", stage.house.quiet
 
 
-async def _played(seed: int, stage: Stage, steps: int = 40) -> int:
-    """Plays one seed; how often the room died."""
+async def _expired(stage: Stage) -> None:
+    stage.play.expire()
+
+
+async def _played(seed: int, tables: MemoryTables | None = None, steps: int = 40) -> Counter[str]:
+    """Plays one seed; how often the house died in which kind of step, and (`restored`) how many
+    tokens its last life had from the pages of the one before."""
     draw = random.Random(seed)
-    await stage.start()
-    deaths = 0
-    for _ in range(steps):
-        if draw.random() < 0.3:
-            stage.bomb.set(draw.randint(1, 12), after=draw.random() < 0.5)
-        deaths += await stage.survive(lambda: _one_step(stage, draw))
-        stage.bomb.clear()
-        if draw.random() < 0.05:
-            name = draw.choice(("huskies", "sled"))
-            await stage.play.trim(name, draw.randint(0, 4))
-    await stage.end()
+    deaths: Counter[str] = Counter()
+    # Every other house has so little room that pages are evicted all the time.
+    async with staged(tables, budget_bytes=draw.choice((2**30, 60_000))) as stage:
+        for _ in range(steps):
+            kind, step = _drawn(stage, draw)
+            if draw.random() < (0.6 if kind in KIND_TO_CALLS else 0.3):
+                calls = KIND_TO_CALLS.get(kind, 12)
+                stage.bomb.set(draw.randint(1, calls), after=draw.random() < 0.5)
+            deaths[kind] += await stage.survive(step)
+            stage.bomb.clear()
+            if draw.random() < 0.05:
+                name = draw.choice(("huskies", "sled"))
+                await stage.play.trim(name, draw.randint(0, 4))
+        await stage.end()
+        deaths["restored"] += stage.house.restored_tokens
     return deaths
 
 
 @pytest.mark.req("EVT-5")
 async def test_seeds() -> None:
-    deaths = [await _played(seed, Stage()) for seed in range(SEEDS)]
-    assert sum(deaths) > SEEDS, "the bombs did not go off"
+    deaths: Counter[str] = Counter()
+    for seed in range(SEEDS):
+        deaths += await _played(seed)
+    assert deaths.pop("restored", 0) > 0, "no page of a life before was of use"
+    assert deaths.total() > SEEDS, "the bombs did not go off"
+    for kind in ("append", "begin", "answer", "finish", "settle"):
+        assert deaths[kind] > 0, f"nobody died in {kind}: play more seeds"
 
 
 # -- controls: what must be found ---------------------------------------------------------------
@@ -394,13 +256,13 @@ class Forgetful(Book):
         await super().write(live, turns, changes, **fields)
 
 
-async def _with_book(kind: type[Book], prepare: Any, at: int) -> None:
-    stage = await Stage().start()
-    stage.play.house.room._book.__class__ = kind
-    step = await prepare(stage)
-    stage.bomb.set(at, after=True)
-    await stage.survive(step)
-    await stage.end()
+async def _with_book(kind: type[Book], prepare: Prepare, at: int) -> None:
+    async with staged(works=False) as stage:
+        stage.house.room._book.__class__ = kind
+        step = await prepare(stage)
+        stage.bomb.set(at, after=True)
+        await stage.survive(step)
+        await stage.end()
 
 
 async def _cries(tries: Iterable[Awaitable[object]]) -> bool:
@@ -423,4 +285,4 @@ async def test_an_answer_that_is_acknowledged_too_early_is_found() -> None:
 
 
 async def test_a_store_that_lies_is_found() -> None:
-    assert await _cries(_played(seed, Stage(LyingTables())) for seed in range(20))
+    assert await _cries(_played(seed, LyingTables()) for seed in range(20))
