@@ -91,9 +91,10 @@ class MemoryTables:
                 return 1
             case Delete(table, key):
                 return 0 if self._rows.get(table, {}).pop(key, None) is None else 1
-            case Trim(table, keep):
+            case Trim(table, keep, prefix):
                 rows = self._rows.get(table, {})
-                oldest = list(rows)[: max(0, len(rows) - keep)]
+                those = [key for key in rows if key.startswith(prefix)]
+                oldest = those[: max(0, len(those) - keep)]
                 for key in oldest:
                     del rows[key]
                 return len(oldest)
@@ -131,8 +132,8 @@ class MemoryKeyedTable:
     def count(self) -> int:
         return len(self._tables.rows(self.name))
 
-    def trim(self, keep: int) -> int:
-        return self._tables.apply([Trim(self.name, keep)])[0]
+    def trim(self, keep: int, prefix: bytes = b"") -> int:
+        return self._tables.apply([Trim(self.name, keep, prefix)])[0]
 
 
 class MemoryLogTable:

@@ -38,6 +38,12 @@ _TRIM: Final = """
 DELETE FROM keyed WHERE name = ?1 AND place <= (
   SELECT place FROM keyed WHERE name = ?1 ORDER BY place DESC LIMIT 1 OFFSET ?2)
 """
+# By the range of keys, of which no index on the places knows: so those are hidden behind a sign.
+_TRIM_PREFIX: Final = """
+DELETE FROM keyed WHERE name = ?1 AND key BETWEEN ?3 AND ?4 AND +place <= (
+  SELECT place FROM keyed WHERE name = ?1 AND key BETWEEN ?3 AND ?4
+  ORDER BY +place DESC LIMIT 1 OFFSET ?2)
+"""
 _ITEMS: Final = """
 SELECT key, value FROM keyed WHERE name = ?1 AND substr(key, 1, length(?2)) = ?2 ORDER BY place
 """
@@ -65,8 +71,12 @@ def make_change(connection: apsw.Connection, change: Change) -> int:
             connection.execute(_PUT, (table, key, value))
         case Delete(table, key):
             connection.execute("DELETE FROM keyed WHERE name = ? AND key = ?", (table, key))
-        case Trim(table, keep):
+        case Trim(table, keep, b""):
             connection.execute(_TRIM, (table, keep))
+        case Trim(table, keep, prefix):
+            # No key is longer than what fills this up: the last that begins so is not beyond it.
+            last = prefix + b"\xff" * KEY_BYTES_MAX
+            connection.execute(_TRIM_PREFIX, (table, keep, prefix, last))
         case Append(log, body):
             head = _tail(connection, log)
             seq = head.seq + 1
@@ -116,8 +126,8 @@ class SqliteKeyedTable:
         )
         return found
 
-    def trim(self, keep: int) -> int:
-        return self._make(Trim(self.name, keep))
+    def trim(self, keep: int, prefix: bytes = b"") -> int:
+        return self._make(Trim(self.name, keep, prefix))
 
 
 class SqliteLogTable:

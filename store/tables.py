@@ -49,10 +49,12 @@ class Delete:
 
 @dataclass(frozen=True)
 class Trim:
-    """Removes the oldest keys of `table` until at most `keep` are left."""
+    """Removes the oldest keys of `table` that begin with `prefix` (b"": all) until at most `keep`
+    of these are left."""
 
     table: str
     keep: int
+    prefix: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -112,8 +114,9 @@ class KeyedTable(Protocol):
     def count(self) -> int:
         """How many keys there are."""
 
-    def trim(self, keep: int) -> int:
-        """Removes the oldest keys until at most `keep` (>= 0) are left; how many went."""
+    def trim(self, keep: int, prefix: bytes = b"") -> int:
+        """Removes the oldest keys that begin with `prefix` until at most `keep` (>= 0) of these are
+        left; how many went."""
 
 
 class LogTable(Protocol):
@@ -226,8 +229,9 @@ def check_change(change: Change) -> None:
         case Delete(table, key):
             check_table_name(table)
             check_bytes("key", key, 1, KEY_BYTES_MAX)
-        case Trim(table, keep):
+        case Trim(table, keep, prefix):
             check_table_name(table)
+            check_bytes("prefix", prefix, 0, KEY_BYTES_MAX)
             if type(keep) is not int or keep < 0:
                 raise ContentError(f"a table is trimmed to 0 keys or more, not {keep!r:.40}")
         case Append(log, body):

@@ -35,6 +35,8 @@ WORKER, EVENTS, MUNINN, AUTHORITY = (
     f"actors.{room}" for room in ("worker", "events", "muninn", "authority")
 )
 ROPES = "actors.ropes.room"
+# In place of what was taken back, something that was.
+_A_REVOKED = "id=type(taken)(self._principals.revocations().revoked[-1])"
 # In place of a question whether a handle permits something.
 _YES = "(lambda *_: True)"
 _ANY_PAGE = "next((e for e in self._catalog.entries() if e.header.chain == chain), None)"
@@ -42,6 +44,7 @@ _ANY_CHARGE = "next(iter(self._ledgers.charges.all().rows), None) or "
 _ALL_CHARGES = "sum(self._ledger.totals().values())"
 _ANY_SESSION = "next((id for (_, at), id in self._places.items() if at == place), None)"
 _VIEW = ("json.dumps(sorted(check_view(view)))", 'json.dumps(["alice", *check_view(view)])')
+_EVERY_KIND = "KINDS_MAX - 1 + self._counts.total()"
 _BELOW = "_lies_below(caller, links)"
 
 _ROOMS = [
@@ -138,6 +141,8 @@ _HAPPENINGS = [
         "bob",
         f"{EVENTS}.kinds",
         ("KindRegistry.register", "may(call", f"{_YES}(call"),
+        # As if one number were for all: alice has one kind.
+        ("KindRegistry.register", "self._counts[ask.namespace] >=", f"{_EVERY_KIND} >="),
         ("KindRegistry.list", "may(call", f"{_YES}(call"),
         ("KindRegistry._schema", "may(call", f"{_YES}(call"),
     ),
@@ -149,6 +154,11 @@ _HAPPENINGS = [
         ("EventSources._reader", "path_covers(ask.namespace, row.namespace)", "True"),
     ),
     *_checks("bob", f"{EVENTS}.sessions", ("Sessions.list", "call.handle.permits", _YES)),
+    *_checks(
+        "wendy",
+        f"{EVENTS}.beginnings",
+        ("_check_reads", "not may_read(call, namespace)", "False"),
+    ),
     *_checks(
         "bob",
         f"{EVENTS}.book",
@@ -165,6 +175,7 @@ _GRANTS = [
         ("Delegations.take_back", _BELOW, "True"),
         ("Delegations._verified", _BELOW, "True"),
     ),
+    *_checks("bob", f"{AUTHORITY}.room", ("AuthorityRoom._take_back", "id=taken", _A_REVOKED)),
     *_checks(
         "bob",
         f"{AUTHORITY}.erasures",

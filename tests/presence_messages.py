@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from protocol import cbor
 from protocol.blocks import Role
+from protocol.capability import attenuate
 from protocol.ids import (
     BlockId,
     CapabilityId,
@@ -51,10 +52,13 @@ from protocol.messages.muninn import Look
 from protocol.messages.ropes import Commit, Entry, GetObjects, ReadSequence, ReadTree
 from protocol.messages.worker import AskPages, AskReceipt, Cancel, Settle
 from protocol.record import Record
+from protocol.signing import Signer
 from tests.events_rooms import said
 from tests.presence_house import PROFILE, TEXTS
+from tests.rooms import Principal
 
 OTHER = "alice"
+Chain = tuple[bytes, ...]
 # How many ids of a kind are tried.
 _TRIED = 2
 _ROOMS = ("ropes", "assembler", "muninn", "worker", "events", "gateway")
@@ -91,6 +95,19 @@ class Message(NamedTuple):
     foreign: bool = True
 
 
+def given_out(by: Principal) -> Chain:
+    """A handle below that of `by`, the same in every world, for a key that is nobody's."""
+    return attenuate(
+        by.row.chain, by.signer, audience=Signer(b"\x31" * 32).public, nonce=b"\x01" * 16
+    )
+
+
+def taking_back(who: Principal) -> Message:
+    """What the stranger gave out itself it takes back, and is told nothing of what others did."""
+    ask = TakeBack(chain=list(given_out(who)))
+    return Message("authority", "take_back", ask, foreign=False)
+
+
 def messages(who: str, leaked: Leaked) -> Iterator[Message]:
     """What the key of `who`, a stranger, can say."""
     yield from _ropes(who, leaked)
@@ -121,6 +138,16 @@ def inside(leaked: Leaked) -> Iterator[Message]:
             )
     for root in leaked("rope"):
         yield Message("ropes", "commit", _longer(OTHER, root))
+    # What was said is remembered still, and the turn would begin with it.
+    for number, response in enumerate(leaked("resp")):
+        begun = BeginTurn(
+            namespace=OTHER,
+            response=f"resp-inside-{number}",
+            wait_ns_max=0,
+            parent_response=response,
+            input=[said(Role.USER, TEXTS[3])],
+        )
+        yield Message("events", "begin_turn", begun)
     opened = OpenSession(namespace=OTHER, persona="wendy", since="now")
     yield Message("events", "open_session", opened, foreign=False)
 

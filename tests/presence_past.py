@@ -11,7 +11,7 @@ from random import Random
 
 from protocol.derivation import invocation_id, open_evidence
 from protocol.ids import InvocationId
-from protocol.messages.authority import HandOut
+from protocol.messages.authority import HandOut, TakeBack, TakenBack
 from protocol.messages.muninn import Report
 from tests.presence_house import (
     ANSWER_TOKENS,
@@ -26,7 +26,7 @@ from tests.presence_house import (
     merged,
     responded,
 )
-from tests.presence_messages import OTHER, Leaked
+from tests.presence_messages import OTHER, Leaked, given_out
 
 _EACH_ONCE = ("event", "chat", "session", "response", "text")
 # Longer than a session is kept that nobody uses, and shorter than what is given out below.
@@ -86,6 +86,8 @@ async def live(made: House, seed: int, steps: int) -> Leaked:
     made.later(made.rooms.clock.now_ns + _AWAY_NS)
     for request in past(Random(seed), steps):
         await made.http(OTHER, request, told)
+    # Not leaked: whoever holds a handle may know whether it was taken back.
+    await taken_back(made, OTHER)
     await made.quiet()
     made.goes_on = True
     post = made.rooms.post
@@ -93,6 +95,13 @@ async def live(made: House, seed: int, steps: int) -> Leaked:
     # The ids of her objects follow from what she said.
     objects = map(str, made.rooms.store.list_members(OTHER))
     return Leaked([*told.ids, *_derived(made), *objects], handles)
+
+
+async def taken_back(made: House, who: str) -> None:
+    """Let `who` give out a handle and take it back again."""
+    by = made.people[who].principal
+    ask = TakeBack(chain=list(given_out(by)))
+    await by.caller.ask("authority", "take_back", ask, TakenBack)
 
 
 def _derived(made: House) -> list[str]:

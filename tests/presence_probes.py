@@ -38,7 +38,7 @@ from tests.presence_house import (
     merged,
     responded,
 )
-from tests.presence_messages import OTHER, Leaked, Message, inside, messages
+from tests.presence_messages import OTHER, Leaked, Message, inside, messages, taking_back
 
 # What stands for `{…}` in a path, by how the path begins; the longest beginning counts.
 _KINDS = {
@@ -137,6 +137,8 @@ async def probing(
             yield
         return
     async for _ in _said(house, who, messages(who, leaked), seen):
+        yield
+    async for _ in _said(house, who, iter([taking_back(house.people[who].principal)]), seen):
         yield
     for request in own():
         await house.http(who, request, seen)

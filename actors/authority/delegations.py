@@ -66,9 +66,10 @@ class Delegations:
 
     async def take_back(
         self, caller: Handle, leaf: CapabilityId | None, chain: Sequence[bytes] | None
-    ) -> None:
-        """Revoke the handle `leaf` that is on record, or `chain`, and so all below it. Raises as
-        `tell` does, and NotVisible for an id that is not on record below the caller's own."""
+    ) -> CapabilityId:
+        """Revoke the handle `leaf` that is on record, or `chain`, and so all below it; its id.
+        Raises as `tell` does, and NotVisible for an id that is not on record below the caller's
+        own."""
         if (leaf is None) == (chain is None):
             raise ContentError("name a handle by its id, or give it whole")
         if chain is None:
@@ -82,11 +83,11 @@ class Delegations:
         else:
             links = self._verified(caller, chain)
         taken = links[-1].id
-        if self._is_revoked(taken, links[-1].capability):
-            return
-        entry = audit_entry(self._clock, "revoke", str(taken))
-        put = Put("revoked", taken.digest, b"")
-        await settled(self._tables.apply_soon([put, Append(AUDIT, entry)]))
+        if not self._is_revoked(taken, links[-1].capability):
+            entry = audit_entry(self._clock, "revoke", str(taken))
+            put = Put("revoked", taken.digest, b"")
+            await settled(self._tables.apply_soon([put, Append(AUDIT, entry)]))
+        return taken
 
     def _verified(self, caller: Handle, chain: Sequence[bytes]) -> list[Link]:
         verify_chain(chain, self._anchors, self._clock.wall_ns(), self._is_revoked)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
 from actors.authority.audit import AUDIT, AuditLog, audit_entry
 from actors.authority.delegations import Delegations
@@ -24,13 +24,15 @@ from protocol.ids import parse_any
 from protocol.limits import TURN_HANDLE_LIFETIME_NS
 from protocol.messages import Empty, erasure
 from protocol.messages import authority as messages
-from protocol.record import encode_record
+from protocol.record import Record, encode_record
 from protocol.resource import ALL, Resource, ResourceKind, Right
 from protocol.signing import NONCE_BYTES, Signer, pack_signed
 from store.commit import settled
 from store.tables import Append, Put, Tables
 
 log = logging.getLogger("huginn.authority")
+
+R = TypeVar("R", bound=Record)
 
 
 class AuthorityRoom(Room):
@@ -47,7 +49,7 @@ class AuthorityRoom(Room):
         self._principals = Principals(tables, root, world.clock, world.entropy)
         self._take_revocations(self._principals.revocations())
         self._delegations = Delegations(tables, root.public, world.clock, self._is_revoked)
-        self._revoking: set[asyncio.Task[messages.Revocations]] = set()
+        self._revoking: set[asyncio.Task[Any]] = set()
         self.erasures = Erasures(
             tables,
             world.clock,
@@ -93,9 +95,7 @@ class AuthorityRoom(Room):
             raise NotVisible(f"no principal {ask.name!r:.80}")
         return await self._to_its_end(self._revoke(ask.name))
 
-    async def _to_its_end(
-        self, work: Coroutine[Any, Any, messages.Revocations]
-    ) -> messages.Revocations:
+    async def _to_its_end(self, work: Coroutine[Any, Any, R]) -> R:
         """Also if the caller goes away: what is durable has to be announced."""
         revoking = asyncio.get_running_loop().create_task(work)
         self._revoking.add(revoking)
@@ -173,12 +173,13 @@ class AuthorityRoom(Room):
     async def on_handed_out(self, call: Call, ask: Empty) -> messages.HandedOut:
         return self._delegations.rows(call.handle)
 
-    async def on_take_back(self, call: Call, ask: messages.TakeBack) -> messages.Revocations:
+    async def on_take_back(self, call: Call, ask: messages.TakeBack) -> messages.TakenBack:
         return await self._to_its_end(self._take_back(call, ask))
 
-    async def _take_back(self, call: Call, ask: messages.TakeBack) -> messages.Revocations:
-        await self._delegations.take_back(call.handle, ask.id, ask.chain)
-        return await self._announced()
+    async def _take_back(self, call: Call, ask: messages.TakeBack) -> messages.TakenBack:
+        taken = await self._delegations.take_back(call.handle, ask.id, ask.chain)
+        await self._announced()
+        return messages.TakenBack(id=taken)
 
     # -- the audit log -----------------------------------------------------------------------
 

@@ -9,6 +9,10 @@ the next turn on it carries: an event reaches a lineage's prompts once (I-ONCE).
 With `input` the conversation is the kept one of the nearest finished turn, what unfinished turns
 after it were told, and the input. With `history` it is what the client resent, with every reminder
 at its anchor (`alignment`).
+
+A session that has turns is gone on with only by who may read its namespace: what the turn begins
+with is what was said, also where it is remembered here. For others that session is none; a first
+turn holds nothing but what its own caller brings and may observe.
 """
 
 from __future__ import annotations
@@ -31,16 +35,16 @@ from actors.events.alignment import (
     seen,
     woven,
 )
-from actors.events.book import RESPONSES, Live, response_key, response_row
+from actors.events.book import NOT_VISIBLE, RESPONSES, Live, response_key, response_row
 from actors.events.context import PromptContext
 from actors.events.conversations import Conversations
 from actors.events.reminder import is_reminder
-from actors.events.scope import require
+from actors.events.scope import may_read, require
 from actors.events.sessions import Sessions, check_text, marked, new_id, unmarked, used
 from actors.events.turns import Kept, Placed, Turn, step
 from actors.ports import Clock, Entropy
 from actors.room import Call
-from protocol.errors import Conflict, ContentError
+from protocol.errors import Conflict, ContentError, NotVisible
 from protocol.messages import events as messages
 from protocol.messages.ropes import NewBlock
 from protocol.resource import Right
@@ -102,6 +106,8 @@ class Beginnings:
         turn on the same parent was in vain."""
         namespace = require(call, Right.GENERATE, ask.namespace)
         _check(ask)
+        if ask.parent_response is not None:
+            _check_reads(call, namespace)
         session, number = self._named(namespace, ask)
         left_ns = ask.wait_ns_max
         while True:
@@ -142,6 +148,8 @@ class Beginnings:
     ) -> messages.BegunTurn | _Busy:
         """The turn that was begun, or the open one that is in the way."""
         async with self._book.held(*where) as live:
+            if live.session.turns:
+                _check_reads(call, live.session.namespace)
             now_ns = self._clock.wall_ns()
             known = live.keyed(ask.key) if ask.key else None
             if known is not None:
@@ -340,6 +348,12 @@ def _continued(
         placed=[*back, *(Placed.at(turn, anchor) for turn, _ in told)],
         messages=offset + len(given),
     )
+
+
+def _check_reads(call: Call, namespace: str) -> None:
+    """Raises NotVisible, as for a session that is not there, unless `call` may read there."""
+    if not may_read(call, namespace):
+        raise NotVisible(NOT_VISIBLE)
 
 
 def _check(ask: messages.BeginTurn) -> None:

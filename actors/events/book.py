@@ -35,7 +35,7 @@ RESPONSES: Final = "responses"
 ARCHIVE: Final = "archive"
 _LIVE_MAX: Final = 1000
 _VIEWS_MAX: Final = 4
-_NOT_VISIBLE: Final = "no such session or turn in this view"
+NOT_VISIBLE: Final = "no such session or turn in this view"
 
 T = TypeVar("T")
 
@@ -78,7 +78,7 @@ class Live:
         """Read everything back; NotVisible if the session is not there any more."""
         row = self._tables.keyed(SESSIONS).get(self.session.id.encode())
         if row is None:
-            raise NotVisible(_NOT_VISIBLE)
+            raise NotVisible(NOT_VISIBLE)
         self.session = decode_record(Session, row)
         self._load()
 
@@ -111,7 +111,7 @@ class Live:
         """The turn with that id; NotVisible."""
         found = next((turn for turn in reversed(self.turns) if turn.id == id), None)
         if found is None:
-            raise NotVisible(_NOT_VISIBLE)
+            raise NotVisible(NOT_VISIBLE)
         return found
 
     def keyed(self, key: str) -> Turn | None:
@@ -185,7 +185,7 @@ class Book:
         """The session `id` of `namespace`; NotVisible."""
         session = self._sessions.get(id)
         if session is None or session.namespace != namespace:
-            raise NotVisible(_NOT_VISIBLE)
+            raise NotVisible(NOT_VISIBLE)
         live = self._live.get(id)
         if live is None:
             live = self._live[id] = Live(self._tables, session)
@@ -203,7 +203,7 @@ class Book:
         try:
             async with live.lock:
                 if id not in self._sessions:
-                    raise NotVisible(_NOT_VISIBLE)
+                    raise NotVisible(NOT_VISIBLE)
                 yield live
         finally:
             live.users -= 1
@@ -212,7 +212,7 @@ class Book:
         """The session and the turn of a response in `namespace`; NotVisible."""
         row = self._tables.keyed(RESPONSES).get(response_key(namespace, response))
         if row is None:
-            raise NotVisible(_NOT_VISIBLE)
+            raise NotVisible(NOT_VISIBLE)
         return row[:-8].decode(), int.from_bytes(row[-8:], "big")
 
     # -- writing -----------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 A turn's conversation is some first blocks of a kept one and what is new. Answers are kept
 incrementally on the root of the turn before. What is remembered by turn is memory alone: forgetting
-it costs reading the sequence again.
+it costs reading the sequence again. Memory asks nobody for a right, as the ropes room does: who is
+told out of it has been found to read the session's namespace (`scope.may_read`).
 """
 
 from __future__ import annotations

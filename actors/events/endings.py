@@ -3,7 +3,8 @@
 An answer is kept before anybody hears its end. First the conversation with the answer goes into the
 ropes room, then the turn names it, in one transaction: a crash between the two leaves an open turn,
 and the same `finish_turn` said again stores the same blocks under the same ids. A turn that
-another one continued became unfinished with that, and its answer comes too late (Conflict).
+another one continued became unfinished with that, and its answer comes too late (Conflict). Who may
+answer in a namespace and not read there is told nothing of the conversation.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import msgspec
 from actors.events.alignment import block_id
 from actors.events.book import Book, Live
 from actors.events.conversations import Conversations
-from actors.events.scope import require
+from actors.events.scope import may_read, require
 from actors.events.turns import Turn, step
 from actors.ports import Clock
 from actors.room import Call
@@ -90,7 +91,7 @@ class Endings:
             answer = self._answer(ask.answer, as_text=turn.history_digest is not None)
             if turn.kept is not None:
                 return await self._finished(call, live, turn, answer)
-            asked = await self._conversations.of(call, live.session.id, turn)
+            asked = await self._told(call, live, turn)
             kept = await self._conversations.keep(
                 call, namespace, [*turn.tail, answer], base=turn.base, keep=turn.keep
             )
@@ -105,6 +106,10 @@ class Endings:
             )
             used_ns = max(live.session.used_ns, self._clock.wall_ns())
             await self._book.write(live, [finished], used_ns=used_ns)
+            # What is remembered is without the answer.
+            self._conversations.forget(live.session.id, turn.number)
+            if asked is None:
+                return messages.FinishedTurn(sequence=kept.sequence, blocks=[])
             blocks = [*asked, answer]
             self._conversations.remember(live.session.id, turn.number, blocks)
             return messages.FinishedTurn(sequence=kept.sequence, blocks=blocks)
@@ -119,8 +124,14 @@ class Endings:
                 reason="turn_finished",
                 turn=turn.id,
             )
-        blocks = await self._conversations.of(call, live.session.id, turn)
-        return messages.FinishedTurn(sequence=turn.kept.sequence, blocks=blocks)
+        blocks = await self._told(call, live, turn)
+        return messages.FinishedTurn(sequence=turn.kept.sequence, blocks=blocks or [])
+
+    async def _told(self, call: Call, live: Live, turn: Turn) -> list[NewBlock] | None:
+        """What is kept or remembered of `turn`'s conversation; None for who may not read there."""
+        if not may_read(call, live.session.namespace):
+            return None
+        return await self._conversations.of(call, live.session.id, turn)
 
     def _answer(self, given: messages.OutputBlock, *, as_text: bool) -> NewBlock:
         """The block of an answer: the ids that were generated, with their text, where there are

@@ -7,39 +7,58 @@ an emitter it exists if the emitter may emit in that namespace; any other is an 
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Final
 
 from actors.events.schema import BodySchema
 from actors.room import Call
 from protocol.cbor import Value
-from protocol.errors import Conflict, ContentError, LimitExceeded, NotVisible, RecordError
+from protocol.errors import (
+    Conflict,
+    ContentError,
+    LimitExceeded,
+    NotVisible,
+    RecordError,
+    Unavailable,
+)
 from protocol.events import check_event, custom_namespace
 from protocol.messages.events import KindRow, Kinds, ListSources, RegisterKind
 from protocol.resource import Resource, ResourceKind, Right, path_covers
-from store.tables import Tables
+from store.tables import KEY_BYTES_MAX, Tables
 
 KINDS: Final = "kinds"
+# In one namespace, and in all together.
 KINDS_MAX: Final = 1024
+KINDS_TOTAL_MAX: Final = 16_384
 COMPILED_MAX: Final = 256
 
 
 class KindRegistry:
-    """The custom kinds, in a table of `tables`, at most `kinds_max`; so many schemas are kept
-    ready."""
+    """The custom kinds, in a table of `tables`, at most `kinds_max` of a namespace, so that what
+    others register is nothing to it; and `total_max`, for the memory of it all. `compiled_max`
+    schemas are kept ready."""
 
     def __init__(
-        self, tables: Tables, *, kinds_max: int = KINDS_MAX, compiled_max: int = COMPILED_MAX
+        self,
+        tables: Tables,
+        *,
+        kinds_max: int = KINDS_MAX,
+        total_max: int = KINDS_TOTAL_MAX,
+        compiled_max: int = COMPILED_MAX,
     ) -> None:
         self._table = tables.keyed(KINDS)
         self._kinds_max = kinds_max
+        self._total_max = total_max
+        self._counts = Counter(_namespace(key) for key, _ in self._table.items())
         self._compiled_max = compiled_max
         self._compiled: OrderedDict[str, BodySchema] = OrderedDict()
 
     async def register(self, call: Call, ask: RegisterKind) -> KindRow:
         """Keeps the kind. Raises NotVisible outside the caller's view, ContentError for a kind
-        that is not called by `ask.namespace` or a schema that is none, Conflict for another."""
+        that is not called by `ask.namespace` or a schema that is none, Conflict for another,
+        LimitExceeded where the namespace has all that it may, Unavailable where the installation
+        does."""
         if not may(call, Right.EMIT, ask.namespace):
             raise NotVisible("no such namespace in this view")
         if custom_namespace(ask.kind) != ask.namespace:
@@ -49,11 +68,14 @@ class KindRegistry:
         BodySchema(ask.schema)
         kept = self._table.get(ask.kind.encode())
         if kept is None:
-            if self._table.count() >= self._kinds_max:
+            if self._counts[ask.namespace] >= self._kinds_max:
                 raise LimitExceeded(
-                    f"there are {self._kinds_max} kinds, which is as many as may be"
+                    f"{ask.namespace} has {self._kinds_max} kinds, which is as many as may be"
                 )
+            if self._counts.total() >= self._total_max:
+                raise Unavailable("this installation keeps no more kinds of events")
             self._table.put(ask.kind.encode(), ask.schema)
+            self._counts[ask.namespace] += 1
         elif kept != ask.schema:
             raise Conflict(
                 f"{ask.kind} was registered with another schema: what is emitted under it stays "
@@ -64,21 +86,23 @@ class KindRegistry:
     async def list(self, call: Call, ask: ListSources) -> Kinds:
         """The kinds registered at or below `ask.namespace` that the caller may observe."""
         rows = []
-        for key, schema in sorted(self._table.items()):
-            kind = key.decode()
-            namespace = custom_namespace(kind) or ""
+        # A kind is called by its namespace, so whatever lies below begins as it does.
+        begin = ask.namespace.encode()[:KEY_BYTES_MAX]
+        for key, schema in sorted(self._table.items(begin)):
+            namespace = _namespace(key)
             if path_covers(ask.namespace, namespace) and may(call, Right.OBSERVE, namespace):
-                rows.append(KindRow(kind=kind, schema=schema))
+                rows.append(KindRow(kind=key.decode(), schema=schema))
         return Kinds(kinds=rows)
 
     def erase(self, takes: Callable[[str], bool]) -> int:
         """Erase the kinds of the namespaces that `takes` says; how many."""
-        gone = [
-            key for key, _ in self._table.items() if takes(custom_namespace(key.decode()) or "")
-        ]
+        gone = [key for key, _ in self._table.items() if takes(_namespace(key))]
         for key in gone:
             self._compiled.pop(key.decode(), None)
             self._table.delete(key)
+            self._counts[_namespace(key)] -= 1
+        # What is erased leaves no name behind.
+        self._counts = +self._counts
         return len(gone)
 
     def check(
@@ -106,6 +130,11 @@ class KindRegistry:
         if len(self._compiled) > self._compiled_max:
             self._compiled.popitem(last=False)
         return schema
+
+
+def _namespace(key: bytes) -> str:
+    """The namespace in which the kind that is kept under `key` was registered."""
+    return custom_namespace(key.decode()) or ""
 
 
 def may(call: Call, right: Right, namespace: str) -> bool:

@@ -9,23 +9,24 @@ it whole can be told.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from actors.events.kinds import may
 from actors.events.ports import Remote
 from actors.events.scope import ScopedSource
 from actors.room import Call
-from protocol.errors import ContentError, LimitExceeded, NotVisible
+from protocol.errors import Conflict, ContentError, FeedRefused, LimitExceeded, NotVisible
 from protocol.ids import SourceId
 from protocol.record import Record, decode_record, encode_record
 from protocol.resource import Right, path_covers
 from store.events import EventLogs
-from store.tables import Delete, Put, Tables, Trim
+from store.tables import Delete, Put, Tables
 
-# In one namespace; a thousand removed ones are remembered in all.
+# In one namespace. So many removed ones are remembered of each, and of all together.
 SOURCES_MAX: Final = 256
 REMOVED_MAX: Final = 1024
+REMOVED_TOTAL_MAX: Final = 16_384
 NO_SOURCE: Final = "no such source in this view"
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 SOURCES: Final = "sources"
@@ -64,13 +65,27 @@ class RemovedSource(Record):
 class SourceRegistry:
     """The sources in a table of `tables`, whose logs are `logs`."""
 
-    def __init__(self, tables: Tables, logs: EventLogs, *, sources_max: int = SOURCES_MAX) -> None:
+    def __init__(
+        self,
+        tables: Tables,
+        logs: EventLogs,
+        *,
+        sources_max: int = SOURCES_MAX,
+        removed_max: int = REMOVED_MAX,
+        removed_total_max: int = REMOVED_TOTAL_MAX,
+    ) -> None:
         self._tables = tables
         self._sources_max = sources_max
+        self._removed_max = removed_max
+        self._removed_total_max = removed_total_max
         self._logs = logs
         rows = (decode_record(KnownSource, row) for _, row in tables.keyed(SOURCES).items())
         self._by_place = {(row.namespace, row.name): row for row in rows}
         self._by_id = {row.id: row for row in self._by_place.values()}
+        # By the key of the row, the oldest first.
+        self._gone = {
+            key: decode_record(RemovedSource, row) for key, row in tables.keyed(REMOVED).items()
+        }
 
     def __len__(self) -> int:
         return len(self._by_place)
@@ -110,11 +125,27 @@ class SourceRegistry:
     ) -> list[ScopedSource]:
         """As `Scopes.in_scope`: those that are, and those that were."""
         found = [self._scoped(row) for row in self.visible(call, namespace)]
-        found += self._removed(call, namespace)
+        found += self._removed(call, namespace, {each.id for each in found})
         if names is None:
             return found
         wanted = set(names)
         return [each for each in found if each.label(namespace) in wanted]
+
+    def check_free(self, call: Call, row: KnownSource) -> None:
+        """Raises if the source with this key is here already: one key is one source, with one log.
+
+        Where the caller may observe that source it is told which (Conflict). Else FeedRefused: it
+        cannot be followed there, and not why, nor by whom. That much has to be told, because the
+        log that is here was fetched with another's API key: it is not shared.
+        """
+        there = self._by_id.get(row.id)
+        if there is None:
+            return
+        if may(call, Right.OBSERVE, there.namespace):
+            raise Conflict(
+                f"the source with this key is here already: {there.name} in {there.namespace}"
+            )
+        raise FeedRefused(f"this source cannot be followed for {row.namespace}")
 
     def keep(self, row: KnownSource) -> None:
         """Adds a source; durable when it returns. Raises ContentError for a name that is none,
@@ -137,40 +168,58 @@ class SourceRegistry:
     def forget(self, row: KnownSource, head: int) -> None:
         """Removes a source whose last number was `head`, and remembers that it was."""
         gone = RemovedSource(namespace=row.namespace, name=row.name, id=row.id, head=head)
+        # By the namespace too: where one key's source is removed says nothing of another place.
+        key = row.namespace.encode() + b"\0" + row.id.digest
+        kept = {**self._gone, key: gone}
+        surplus = self._surplus(kept, row.namespace)
         self._tables.apply(
             [
                 Delete(SOURCES, _key(row)),
-                Put(REMOVED, row.id.digest, encode_record(gone)),
-                Trim(REMOVED, REMOVED_MAX),
+                Put(REMOVED, key, encode_record(gone)),
+                *(Delete(REMOVED, old) for old in surplus),
             ]
         )
+        self._gone = {old: each for old, each in kept.items() if old not in surplus}
         del self._by_place[row.namespace, row.name]
         del self._by_id[row.id]
 
+    def _surplus(self, kept: dict[bytes, RemovedSource], namespace: str) -> set[bytes]:
+        """The keys of the oldest removed ones that are too many: of `namespace`, and of all."""
+        here = [key for key, each in kept.items() if each.namespace == namespace]
+        surplus = set(here[: max(0, len(here) - self._removed_max)])
+        rest = [key for key in kept if key not in surplus]
+        return surplus.union(rest[: max(0, len(rest) - self._removed_total_max)])
+
     def drop_removed(self, takes: Callable[[str], bool]) -> list[SourceId]:
         """Forget that there were sources in the namespaces that `takes` says; which these were."""
-        rows = [decode_record(RemovedSource, row) for _, row in self._removed_rows()]
-        gone = [row.id for row in rows if takes(row.namespace)]
-        self._tables.apply([Delete(REMOVED, source.digest) for source in gone])
-        return gone
+        gone = {key: row for key, row in self._gone.items() if takes(row.namespace)}
+        self._tables.apply([Delete(REMOVED, key) for key in gone])
+        for key in gone:
+            del self._gone[key]
+        return [row.id for row in gone.values()]
 
     def _scoped(self, row: KnownSource) -> ScopedSource:
         kept = self._logs.range(row.id)
         return ScopedSource(row.id, row.namespace, row.name, kept.first, kept.head)
 
-    def _removed(self, call: Call, namespace: str) -> list[ScopedSource]:
-        rows = [decode_record(RemovedSource, row) for _, row in self._removed_rows()]
+    def _removed(
+        self, call: Call, namespace: str, there: Collection[SourceId]
+    ) -> list[ScopedSource]:
+        """Those that were, each once. A remote source that was removed and is followed again, in
+        the same view (`there`), has its log again."""
+        found: dict[SourceId, RemovedSource] = {}
+        for row in self._gone.values():
+            if (
+                row.id not in there
+                and path_covers(namespace, row.namespace)
+                and may(call, Right.OBSERVE, row.namespace)
+                and (row.id not in found or found[row.id].head < row.head)
+            ):
+                found[row.id] = row
         return [
             ScopedSource(row.id, row.namespace, row.name, row.head + 1, row.head)
-            for row in rows
-            # A remote source that was removed and is followed again has its log again.
-            if row.id not in self._by_id
-            and path_covers(namespace, row.namespace)
-            and may(call, Right.OBSERVE, row.namespace)
+            for row in found.values()
         ]
-
-    def _removed_rows(self) -> list[tuple[bytes, bytes]]:
-        return self._tables.keyed(REMOVED).items()
 
 
 def label(row: KnownSource, namespace: str) -> str:

@@ -41,6 +41,12 @@ class Scopes(Protocol):
         `namespace`; None: all that `call` may observe. Names of what is not there are left out."""
 
 
+def may_read(call: Call, namespace: str) -> bool:
+    """Whether the caller may be told what was said in `namespace`. To begin and to end turns there
+    takes less."""
+    return call.handle.permits(Right.READ, Resource(kind=ResourceKind.NAMESPACE, name=namespace))
+
+
 def require(call: Call, right: Right, namespace: str) -> str:
     """`namespace`, if the handle holds `right` there; NotVisible otherwise."""
     wanted = Resource(kind=ResourceKind.NAMESPACE, name=namespace)

@@ -41,8 +41,9 @@ from store.tables import Change, Put, Trim
 TURNS_SHOWN: Final = 1000
 TEXT_CHARS_MAX: Final = 255
 SCOPE_MAX: Final = 256
-# Collected sessions whose marks are remembered.
+# Collected sessions whose marks are remembered: of one namespace, and of all together.
 ARCHIVED_MAX: Final = 100_000
+ARCHIVED_TOTAL_MAX: Final = 1_000_000
 _ID_BYTES: Final = 10
 _DAY_NS: Final = 24 * 3600 * 10**9
 
@@ -50,11 +51,13 @@ _DAY_NS: Final = 24 * 3600 * 10**9
 @dataclass(frozen=True)
 class SessionLimits:
     """`render_tokens`: a reminder's budget where a turn names none. `lease_ns`: how long a turn is
-    held without a renewal. `idle_ns`: after it a session is collected."""
+    held without a renewal. `idle_ns`: after it a session is collected; the marks of the newest
+    `archived_max` of each namespace are remembered."""
 
     render_tokens: int = 2048
     lease_ns: int = 30 * 10**9
     idle_ns: int = 30 * _DAY_NS
+    archived_max: int = ARCHIVED_MAX
 
 
 class Sessions:
@@ -245,7 +248,11 @@ class Sessions:
                 return
             key = archive_key(session.namespace, session.place or session.id)
             row = Put(ARCHIVE, key, encode_record(session))
-            changes: list[Change] = [row, Trim(ARCHIVE, ARCHIVED_MAX)]
+            changes: list[Change] = [
+                row,
+                Trim(ARCHIVE, self.limits.archived_max, archive_key(session.namespace, "")),
+                Trim(ARCHIVE, ARCHIVED_TOTAL_MAX),
+            ]
             await self.book.remove(live, changes)
 
     def floor(self, source: SourceId, namespace: str, name: str) -> int | None:

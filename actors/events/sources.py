@@ -145,8 +145,7 @@ class EventSources:
         there = self._registry.at(ask.namespace, ask.name)
         if there is None:
             there = self._local(ask) if ask.url is None else self._remote(ask, ask.url)
-            if self._registry.by_id(there.id) is not None:
-                raise Conflict("the source with this key is here already")
+            self._registry.check_free(call, there)
             self._registry.keep(there)
             self._open(there)
         given_key = None if there.is_local else there.public_key
@@ -176,6 +175,7 @@ class EventSources:
         if follower is not None:
             await follower.stop()
         await self._writer.close(row.id)
+        await asyncio.to_thread(self._writer.forget, row.id)
         if self._registry.by_id(row.id) is row:
             self._followers.pop(row.id, None)
             if row.key_name is not None:

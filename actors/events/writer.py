@@ -27,9 +27,9 @@ from store.commit import settled
 from store.events import EventLogs, StoredEvent
 from store.tables import Change, Put, Tables, Trim
 
-# Appends whose keys are remembered, over all sources; older keys are new again.
+# Appends whose keys are remembered, of one source; older keys are new again.
 KEYS_MAX: Final = 65_536
-_TRIM_EVERY: Final = 256
+TRIM_EVERY: Final = 256
 _HLC, _MARK, _APPENDS = "hlc", b"mark", "appends"
 # Signatures between two moments in which others are served.
 _SIGN_MAX: Final = 32
@@ -66,6 +66,7 @@ class _Waiting:
 @dataclass
 class _Queue:
     signer: Signer
+    keyed: int = 0
     waiting: deque[_Waiting] = field(default_factory=deque)
     task: asyncio.Task[None] | None = None
 
@@ -90,8 +91,11 @@ class LogWriter:
         tables: Tables,
         clock: Clock,
         publish: Callable[[Sequence[StoredEvent]], None],
+        *,
+        keys_max: int = KEYS_MAX,
     ) -> None:
         self._logs = logs
+        self._keys_max = keys_max
         self._clock = clock
         self._publish = publish
         self._queues: dict[SourceId, _Queue] = {}
@@ -99,7 +103,6 @@ class LogWriter:
         mark = tables.keyed(_HLC).get(_MARK)
         # One mark for all local sources: their times never repeat, also over a restart.
         self._hlc = int.from_bytes(mark or b"", "big")
-        self._keyed = 0
 
     def open(self, signer: Signer) -> None:
         """Takes appends of the source with this key from now on."""
@@ -113,8 +116,7 @@ class LogWriter:
 
     def forget(self, source: SourceId) -> None:
         """Forget the keys of appends to `source`, which is closed."""
-        for key, _ in self._appends.items(source.digest):
-            self._appends.delete(key)
+        self._appends.trim(0, source.digest)
 
     async def drain(self) -> None:
         """Finishes what was asked for."""
@@ -148,7 +150,7 @@ class LogWriter:
             try:
                 while queue.waiting and len(batch.entries) < EVENTS_MAX:
                     taken.append(queue.waiting.popleft())
-                    await self._build(source, queue.signer, taken[-1], batch)
+                    await self._build(source, queue, taken[-1], batch)
                 if batch.entries:
                     mark = self._hlc.to_bytes(8, "big")
                     changes = [*batch.changes, Put(_HLC, _MARK, mark)]
@@ -162,7 +164,7 @@ class LogWriter:
                     waiting.answer.set_result(appended)
 
     async def _build(
-        self, source: SourceId, signer: Signer, waiting: _Waiting, batch: _Batch
+        self, source: SourceId, queue: _Queue, waiting: _Waiting, batch: _Batch
     ) -> None:
         """Adds one append to `batch`; one that is refused is answered and leaves no trace."""
         try:
@@ -171,7 +173,7 @@ class LogWriter:
                 if seen is not None:
                     batch.answers.append((waiting, _again(seen, waiting.asked)))
                     return
-            made = await self._signed(source, signer, waiting.drafts, batch.entries)
+            made = await self._signed(source, queue.signer, waiting.drafts, batch.entries)
         except Exception as error:
             _refuse(waiting, error)
             return
@@ -182,9 +184,9 @@ class LogWriter:
             kept = KeyedAppend(asked=waiting.asked, first=made[0].seq, ids=ids)
             batch.keyed[waiting.key] = kept
             batch.changes.append(Put(_APPENDS, waiting.key, encode_record(kept)))
-            self._keyed += 1
-            if self._keyed % _TRIM_EVERY == 0:
-                batch.changes.append(Trim(_APPENDS, KEYS_MAX))
+            queue.keyed += 1
+            if queue.keyed % TRIM_EVERY == 0:
+                batch.changes.append(Trim(_APPENDS, self._keys_max, source.digest))
 
     def _seen(self, key: bytes, batch: _Batch) -> KeyedAppend | None:
         found = batch.keyed.get(key)

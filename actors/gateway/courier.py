@@ -227,7 +227,8 @@ class SessionTurn:
 
     async def settle(self) -> None:
         """Have the worker advance the conversation with its answer, for the turn that follows."""
-        if self._finished is not None:
+        # A key that may not read is not told the conversation: its next turn is computed then.
+        if self._finished is not None and self._finished.blocks:
             await settle_blocks(
                 self._caller,
                 self._model,

@@ -17,7 +17,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from msgspec import structs
 
@@ -93,11 +93,11 @@ class ReceiptTable(Protocol):
 
     def items(self, prefix: bytes = b"") -> list[tuple[bytes, bytes]]: ...
 
-    def trim(self, keep: int) -> int: ...
+    def trim(self, keep: int, prefix: bytes) -> int: ...
 
 
 class Receipts:
-    """The receipts of one worker, the newest `kept` of them. Used in one event loop.
+    """The receipts of one worker, the newest `kept` of each domain. Used in one event loop.
 
     `record` and `resolve` never wait: a task writes behind them. `blocking` runs a call that may
     block (`asyncio.to_thread`, or something in its place).
@@ -189,11 +189,18 @@ class Receipts:
     def _put(self, batch: dict[bytes, Receipt]) -> None:
         for key, receipt in batch.items():
             self._table.put(key, encode_record(receipt))
-        self._table.trim(self._kept)
+        # Each domain's own: nobody's receipts are gone because others asked for much.
+        for start in sorted({_start(_domain(key)) for key in batch}):
+            self._table.trim(self._kept, start)
 
 
 def _key(domain: str, response: str) -> bytes:
     return cbor.encode([domain, response])
+
+
+def _domain(key: bytes) -> str:
+    domain, _ = cast("tuple[str, str]", cbor.decode(key))
+    return domain
 
 
 def _start(domain: str) -> bytes:

@@ -132,6 +132,13 @@ class TakeBack(Record):
     chain: list[bytes] | None = None
 
 
+class TakenBack(Record):
+    """The handle `id` holds no more, nor does any below it. What else was revoked, and how often,
+    is not the caller's to know."""
+
+    id: CapabilityId
+
+
 class Refusal(Record):
     """One message or request that a room did not admit. `step`: the step of verification that
     refused it; `op`: what it asked for. `principal`: the key that the root of its chain names, as
@@ -186,7 +193,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "register": Operation(RegisterContract, Registration, "operate"),
     "hand_out": Operation(HandOut, HandedRow, "read"),
     "handed_out": Operation(Empty, HandedOut, "read"),
-    "take_back": Operation(TakeBack, Revocations, "read"),
+    "take_back": Operation(TakeBack, TakenBack, "read"),
     "refused": Operation(Refused, Empty, "operate"),
     "audit": Operation(AskAudit, AuditPage, "operate"),
     **ASKED,

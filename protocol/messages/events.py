@@ -178,7 +178,8 @@ class BeginTurn(Record):
     the newest; with `history` always the newest); `parent_response` names it by its response,
     and then `session` may be left out. `key`: a turn with a key that the session has seen is not
     begun again: what became of it is answered. `wait_ns_max`: how long to wait for a turn that is
-    open on the same parent, before Conflict.
+    open on the same parent, before Conflict. A session that has turns is there for those alone who
+    may read the namespace.
     """
 
     namespace: str
@@ -250,8 +251,8 @@ class FinishTurn(Record):
 
 
 class FinishedTurn(Record):
-    """`blocks`: the conversation with its answer, as the next turn will find it. `sequence`: the
-    same, as it is kept."""
+    """`blocks`: the conversation with its answer, as the next turn will find it; none for one who
+    may not read the namespace. `sequence`: the same, as it is kept."""
 
     sequence: SequenceId
     blocks: list[NewBlock]

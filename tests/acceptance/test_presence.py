@@ -26,7 +26,7 @@ from tests.mutations import Mutation, mutated
 from tests.presence_checks import CHECKS, GATEWAY, UNTOUCHED, WARMTH, Check
 from tests.presence_house import Different, House, Seen, house
 from tests.presence_messages import OTHER, inside, messages
-from tests.presence_past import live
+from tests.presence_past import live, taken_back
 from tests.presence_probes import hers, own, probing, straight, taking
 from tests.stores import FAST
 
@@ -50,6 +50,8 @@ async def _side_by_side(who: str, seed: int, steps: int, **headers: str) -> int:
         lived = await stack.enter_async_context(_world())
         never = await stack.enter_async_context(_world())
         leaked = await live(lived, seed, steps)
+        # Which handles were revoked is hers to know; how many were, evidence states.
+        await taken_back(never, "operator")
         seen, wanted = Seen(), Seen()
         theirs = probing(never, who, leaked, wanted, **headers)
         await stack.enter_async_context(aclosing(theirs))

@@ -1,11 +1,25 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
+from contextlib import closing
+from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from protocol.errors import CorruptObject
-from store.tables import LogEntry, LogHead, entry_digest, log_start, verify_chain
+from protocol.errors import ContentError, CorruptObject, LimitExceeded
+from store.tables import (
+    KEY_BYTES_MAX,
+    LogEntry,
+    LogHead,
+    Put,
+    entry_digest,
+    log_start,
+    verify_chain,
+)
+from tests.stores import FAST, KINDS, tables
 
 
 def chain(bodies: list[bytes], name: str = "audit") -> list[LogEntry]:
@@ -62,3 +76,46 @@ def test_a_cut_tail_shows_against_a_remembered_head() -> None:
     assert verify_chain("audit", GOOD[:3], None).seq == 3
     with pytest.raises(CorruptObject, match="3 entries do not run through head 4"):
         verify_chain("audit", GOOD[:3], trusted)
+
+
+KEYS = st.binary(min_size=1, max_size=3).map(lambda key: bytes(b"ab\xff"[n % 3] for n in key))
+
+
+@settings(max_examples=25)
+@given(
+    keys=st.lists(KEYS, max_size=12),
+    trims=st.lists(st.tuples(st.one_of(st.just(b""), KEYS), st.integers(0, 3)), max_size=4),
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_trim_takes_the_oldest_of_those_that_begin_so(
+    kind: str, keys: list[bytes], trims: list[tuple[bytes, int]]
+) -> None:
+    with (
+        tempfile.TemporaryDirectory(dir=FAST) as folder,
+        closing(tables(kind, Path(folder))) as kept,
+    ):
+        other, table = kept.keyed("other"), kept.keyed("t")
+        kept.apply([Put(name, key, b"v") for key in keys for name in ("t", "other")])
+        left = list(dict.fromkeys(keys))
+        for prefix, keep in trims:
+            those = [key for key in left if key.startswith(prefix)]
+            gone = those[: max(0, len(those) - keep)]
+            left = [key for key in left if key not in gone]
+            assert table.trim(keep, prefix) == len(gone)
+            assert [key for key, _ in table.items()] == left
+        assert other.count() == len(set(keys))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_key_as_long_as_may_be_is_trimmed_by_its_prefix(kind: str, tmp_path: Path) -> None:
+    with closing(tables(kind, tmp_path)) as kept:
+        table = kept.keyed("t")
+        longest = b"a" + b"\xff" * (KEY_BYTES_MAX - 1)
+        for key in (longest, b"b", b"\xff" * KEY_BYTES_MAX):
+            table.put(key, b"v")
+        assert table.trim(0, b"a") == 1
+        assert table.trim(0, b"\xff") == 1
+        assert table.items() == [(b"b", b"v")]
+        for prefix, error in ((b"k" * 1025, LimitExceeded), ("a", ContentError)):
+            with pytest.raises(error):
+                table.trim(0, prefix)  # type: ignore[arg-type]

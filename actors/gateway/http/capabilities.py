@@ -23,7 +23,7 @@ from protocol.handle_text import decode_handle, encode_handle
 from protocol.ids import CapabilityId
 from protocol.limits import CAPABILITY_LIFETIME_NS_MAX
 from protocol.messages import Empty
-from protocol.messages.authority import HandedOut, HandedRow, HandOut, Revocations, TakeBack
+from protocol.messages.authority import HandedOut, HandedRow, HandOut, TakeBack, TakenBack
 from protocol.resource import Resource, ResourceKind, Right
 
 _AUTHORITY: Final = "authority"
@@ -119,8 +119,8 @@ async def take_back_whole(request: web.Request) -> web.Response:
 
 
 async def _taken_back(request: web.Request, ask: TakeBack) -> web.Response:
-    done = await request[CALLER].ask(_AUTHORITY, "take_back", ask, Revocations)
-    return json_response({"revoked": True, "epoch": done.epoch})
+    done = await request[CALLER].ask(_AUTHORITY, "take_back", ask, TakenBack)
+    return json_response({"id": str(done.id), "revoked": True})
 
 
 def _caveats(ask: HandleRequest) -> list[Caveat]:

@@ -12,7 +12,14 @@ from protocol.envelope import seal
 from protocol.errors import CapabilityError, ContentError, NotVisible
 from protocol.ids import CapabilityId
 from protocol.messages import Empty
-from protocol.messages.authority import HandedOut, HandedRow, HandOut, Revocations, TakeBack
+from protocol.messages.authority import (
+    HandedOut,
+    HandedRow,
+    HandOut,
+    Revocations,
+    TakeBack,
+    TakenBack,
+)
 from protocol.messages.ropes import GetObjects, Objects
 from protocol.record import encode_record
 from protocol.resource import Right
@@ -48,9 +55,9 @@ async def listed(by: Principal) -> list[HandedRow]:
     return (await by.caller.ask("authority", "handed_out", Empty(), HandedOut)).handles
 
 
-async def take_back(by: Principal, what: Chain | CapabilityId) -> Revocations:
+async def take_back(by: Principal, what: Chain | CapabilityId) -> TakenBack:
     ask = TakeBack(id=what) if isinstance(what, CapabilityId) else TakeBack(chain=list(what))
-    return await by.caller.ask("authority", "take_back", ask, Revocations)
+    return await by.caller.ask("authority", "take_back", ask, TakenBack)
 
 
 def leaf(chain: Chain) -> CapabilityId:
@@ -91,7 +98,7 @@ async def test_what_was_given_out_is_listed_and_taken_back(
         assert await tell(alice, chain) == made
     assert [row.id for row in await listed(alice)] == [leaf(first), leaf(second), leaf(below)]
     told = await take_back(alice, leaf(first))
-    assert leaf(first).digest in told.revoked
+    assert told == TakenBack(id=leaf(first))
     assert await works(house, first, GUEST) is False
     assert await works(house, below, OTHER) is False
     assert await works(house, second, OTHER) is True
@@ -113,6 +120,23 @@ async def test_one_on_no_record_is_taken_back_whole(house: Installation, alice: 
     assert await listed(alice) == []
 
 
+@pytest.mark.req("AUT-3", "AUT-4")
+async def test_taking_back_tells_nothing_of_what_others_took_back() -> None:
+    replies = []
+    for others in (0, 3):
+        house = await Installation().start()
+        alice, bob = await house.enroll("alice"), await house.enroll("bob")
+        taken = [given(bob, number=number) for number in range(others)]
+        for chain in taken:
+            await take_back(bob, chain)
+        await take_back(alice, given(alice))
+        replies.append(house.post.replies[-1])
+        # The rooms are told all of it, as ever.
+        told = house.post.asked("ropes", "revocations", Revocations)[-1]
+        assert told.revoked == sorted(leaf(chain).digest for chain in [*taken, given(alice)])
+    assert replies[0] == replies[1]
+
+
 @pytest.mark.req("AUT-4")
 async def test_nobody_else_tells_lists_or_takes_back(house: Installation, alice: Principal) -> None:
     bob = await house.enroll("bob")
@@ -130,7 +154,7 @@ async def test_nobody_else_tells_lists_or_takes_back(house: Installation, alice:
     with pytest.raises(NotVisible):
         await take_back(alice, CapabilityId(bytes(32)))
     with pytest.raises(ContentError, match="by its id, or give it whole"):
-        await alice.caller.ask("authority", "take_back", TakeBack(), Revocations)
+        await alice.caller.ask("authority", "take_back", TakeBack(), TakenBack)
     assert await listed(bob) == []
     assert await works(house, chain, bob.signer)
 

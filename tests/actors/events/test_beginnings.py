@@ -11,8 +11,9 @@ from actors.events.beginnings import INLINE_BYTES_MAX
 from actors.events.reminder import reminder_block
 from protocol.blocks import Role
 from protocol.errors import Conflict, ContentError, NotVisible
+from protocol.messages.events import BeginTurn, BegunTurn
 from protocol.messages.ropes import Commit
-from tests.events_rooms import House, merged, model, reminders, said, texts, user
+from tests.events_rooms import NAMESPACE, House, merged, model, reminders, said, texts, user
 
 
 @pytest.fixture
@@ -101,6 +102,48 @@ async def test_branches_at_once_on_one_parent_are_ordered_too(house: House, sess
     await house.begin(session, input=[user("b")], parent=parent.turn)
     with in_progress():
         await house.begin(session, input=[user("c")], parent=parent.turn)
+
+
+# -- for whom ------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("AUT-3", "AUT-7")
+async def test_who_may_not_read_is_told_no_conversation_remembered_or_not(
+    house: House, session: str
+) -> None:
+    """The session is none for it, whatever it names of it, before a restart and after."""
+    blind = await house.rooms.enroll("blind", namespace=NAMESPACE, rights=["generate", "write"])
+    await house.emit("huskies", merged("1122"))
+    first = await house.begin(session, input=[user("secret")], response="resp-first", key="k")
+    await house.finish(first)
+    opened = await house.begin(session, input=[user("open")], key="open")
+    for forgotten in (False, True):
+        if forgotten:
+            await house.crash()
+        said = set()
+        for number, fields in enumerate(
+            [
+                {"session": "session-unknown", "input": [user("b")]},
+                {"session": session, "input": [user("b")]},
+                {"session": session, "input": [user("b")], "parent": first.turn},
+                {"session": session, "input": [user("b")], "key": "k"},
+                {"session": session, "input": [user("b")], "key": "open"},
+                {"session": session, "history": [user("secret"), model("Well."), user("b")]},
+                {"parent_response": "resp-first", "input": [user("b")]},
+                {"parent_response": "resp-unheard", "input": [user("b")]},
+                {"parent_response": "resp-first", "session": "session-x", "input": [user("b")]},
+            ]
+        ):
+            response = f"resp-blind-{number}"
+            ask = BeginTurn(namespace=NAMESPACE, response=response, wait_ns_max=0, **fields)
+            with pytest.raises(NotVisible) as caught:
+                await house.ask("begin_turn", ask, BegunTurn, as_=blind)
+            said.add((caught.value.message, str(caught.value.details)))
+        assert len(said) == 1
+        again = await house.begin(session, input=[user("b")], key="k")
+        assert (texts(again.blocks)[-1], again.answer) == ("secret", "Well.")
+    assert len((await house.turns(session)).turns) == 2
+    await house.finish(opened)
 
 
 # -- lineages ------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from protocol.messages import Empty, ropes
 from protocol.messages import events as messages
 from protocol.record import object_id
 from protocol.tokens import pack
-from tests.events_rooms import NAMESPACE, House, user
+from tests.events_rooms import NAMESPACE, House, texts, user
 from tests.fake_tokenizer import CONTROL, FakeTokenizer
 
 TOKENIZER = ContractId(object_id(FakeTokenizer().contract).digest)
@@ -163,3 +163,32 @@ async def test_a_note_is_short(house: House, begun: messages.BegunTurn) -> None:
     )
     with pytest.raises(LimitExceeded):
         await house.ask("finish_turn", ask, messages.FinishedTurn)
+
+
+@pytest.mark.req("AUT-3", "AUT-7")
+@pytest.mark.parametrize("forgotten", [False, True])
+async def test_who_may_not_read_ends_its_turn_and_is_told_no_conversation(
+    house: House, forgotten: bool
+) -> None:
+    blind = await house.rooms.enroll("blind", namespace=NAMESPACE, rights=["generate", "write"])
+    session = (await house.open()).id
+    ask = messages.BeginTurn(
+        namespace=NAMESPACE, session=session, response="r", wait_ns_max=0, input=[user("a")]
+    )
+    begun = await house.ask("begin_turn", ask, messages.BegunTurn, as_=blind)
+    assert begun.blocks == [user("a")]
+    if forgotten:
+        await house.crash()
+    answer = messages.OutputBlock(text="Well.", role=Role.MODEL)
+    finish = messages.FinishTurn(
+        namespace=NAMESPACE, session=session, turn=begun.turn, answer=answer
+    )
+    for _ in range(2):
+        finished = await house.ask("finish_turn", finish, messages.FinishedTurn, as_=blind)
+        assert finished.blocks == []
+        if forgotten:
+            await house.crash()
+    # It is kept as any other, for who may read it.
+    read = await house.ask("finish_turn", finish, messages.FinishedTurn)
+    assert (read.sequence, texts(read.blocks)) == (finished.sequence, ["a", "Well."])
+    assert texts((await house.begin(session, input=[user("b")])).blocks) == ["a", "Well.", "b"]

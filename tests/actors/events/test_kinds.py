@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from actors.events.kinds import KindRegistry, may
-from protocol.errors import Conflict, ContentError, LimitExceeded, NotVisible
+from protocol.errors import Conflict, ContentError, LimitExceeded, NotVisible, Unavailable
 from protocol.messages.events import KindRow, ListSources, RegisterKind
 from protocol.resource import Right
 from store.memory_tables import MemoryTables
@@ -75,6 +75,34 @@ async def test_a_schema_outlives_the_room_and_its_memory() -> None:
             later.check(call(), f"team.K{number}", {}, None, None)
     with pytest.raises(LimitExceeded, match="5 kinds"):
         await later.register(call(), asked("team.K5"))
+
+
+@pytest.mark.req("AUT-3")
+async def test_each_namespace_has_its_own_number_of_kinds() -> None:
+    tables = MemoryTables()
+    said = set()
+    for others in (0, 2):
+        registry = KindRegistry(tables, kinds_max=2, total_max=5)
+        for number in range(others):
+            for place in ("elsewhere", "team.x"):
+                ask = asked(f"{place}.K{number}", namespace=place)
+                if number or place == "elsewhere":
+                    await registry.register(call(place), ask)
+        for number in range(2):
+            await registry.register(call(), asked(f"team.K{number}"))
+        with pytest.raises(LimitExceeded) as full:
+            await registry.register(call(), asked("team.K2"))
+        said.add(full.value.message)
+    assert said == {"team has 2 kinds, which is as many as may be"}
+    # All together there are as many as the installation keeps.
+    with pytest.raises(Unavailable, match="this installation keeps no more kinds"):
+        await registry.register(call("below"), asked("below.K", namespace="below"))
+    # What is there is there, also for a later registry, and what was erased makes room.
+    await registry.register(call(), asked("team.K1"))
+    for again in (registry, KindRegistry(tables, kinds_max=2, total_max=5)):
+        assert again.erase(lambda namespace: namespace == "team") == 2
+        await again.register(call(), asked("team.K2"))
+        await again.register(call(), asked("team.K3"))
 
 
 def test_what_is_no_namespace_is_nobodys() -> None:

@@ -103,3 +103,56 @@ def test_what_was_removed_stays_in_scope_with_its_last_number() -> None:
     # Followed again, it is what it is now.
     kept.registry.keep(row)
     assert in_scope(call(), "team", None) == [ScopedSource(SOURCE, "team", "a", 1, 0)]
+
+
+@pytest.mark.req("AUT-3")
+def test_what_was_removed_is_remembered_whatever_others_remove_or_follow() -> None:
+    kept = Kept()
+    kept.registry = SourceRegistry(kept.tables, kept.logs, removed_max=2, removed_total_max=6)
+    ours = known("a", signer=SIGNER)
+    kept.registry.keep(ours)
+    kept.registry.forget(ours, 3)
+
+    def seen(registry: SourceRegistry, namespace: str) -> list[tuple[str, int]]:
+        found = registry.in_scope(call(namespace), namespace, None)
+        return [(each.name, each.head) for each in found]
+
+    for number in range(4):
+        theirs = known(f"b{number}", "elsewhere")
+        kept.registry.keep(theirs)
+        kept.registry.forget(theirs, number)
+    # The same key elsewhere: followed, and removed again at another number.
+    same = known("c", "another", SIGNER)
+    kept.registry.keep(same)
+    assert seen(kept.registry, "team") == [("a", 3)]
+    assert seen(kept.registry, "another") == [("c", 0)]
+    kept.registry.forget(same, 9)
+    for registry in (kept.registry, kept.again()):
+        assert seen(registry, "team") == [("a", 3)]
+        assert seen(registry, "elsewhere") == [("b2", 2), ("b3", 3)]
+        assert seen(registry, "another") == [("c", 9)]
+    # Of all together the oldest goes.
+    for number in range(3):
+        row = known("d", f"place{number}")
+        kept.registry.keep(row)
+        kept.registry.forget(row, 1)
+    assert seen(kept.registry, "team") == []
+    assert seen(kept.again(), "elsewhere") == [("b2", 2), ("b3", 3)]
+    gone = kept.registry.drop_removed(lambda namespace: namespace == "elsewhere")
+    assert gone == [known(name, "elsewhere").id for name in ("b2", "b3")]
+    assert len(kept.tables.keyed("removed-sources").items()) == 4
+
+
+def test_a_key_that_was_removed_in_two_places_is_one_source_from_above() -> None:
+    kept = Kept()
+    for name, head in (("a", 5), ("b", 4)):
+        row = known(name, f"team/{name}", SIGNER)
+        kept.registry.keep(row)
+        kept.registry.forget(row, head)
+    for registry in (kept.registry, kept.again()):
+        found = registry.in_scope(call(), "team", None)
+        assert found == [ScopedSource(SOURCE, "team/a", "a", 6, 5)]
+    # Followed again below, it is not gone.
+    kept.registry.keep(known("c", "team/c", SIGNER))
+    assert [each.name for each in kept.registry.in_scope(call(), "team", None)] == ["c"]
+    assert [each.head for each in kept.registry.in_scope(call("team/b"), "team/b", None)] == [4]

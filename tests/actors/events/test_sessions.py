@@ -6,10 +6,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from actors.events.book import ARCHIVE
+from actors.events.sessions import SessionLimits
 from protocol.errors import ContentError, NotVisible
 from protocol.messages import Empty
 from protocol.messages import events as messages
-from tests.events_rooms import NAMESPACE, House, merged, reminders, user
+from tests.events_rooms import BUDGET, NAMESPACE, House, merged, reminders, user
+from tests.rooms import Principal
 
 DAY = 24 * 3600
 
@@ -168,6 +171,35 @@ async def test_an_idle_session_is_collected_and_goes_on_where_it_was(house: Hous
     text = await told(house, again.id)
     assert "2 merged" in text
     assert "1 merged" not in text
+
+
+@pytest.mark.req("EVT-9", "AUT-3")
+async def test_what_others_leave_behind_forgets_no_marks() -> None:
+    house = await House(limits=SessionLimits(render_tokens=BUDGET, archived_max=2)).start()
+    bob = await house.rooms.enroll("bob")
+    await house.source("huskies")
+    await house.emit("huskies", merged("1"))
+
+    async def collected(as_: Principal, *places: str) -> None:
+        for place in places:
+            ask = messages.OpenSession(
+                namespace=as_.row.namespace, persona="Timmy", since="now", place=place
+            )
+            await house.ask("open_session", ask, messages.SessionRow, as_=as_)
+        house.passes(31 * DAY)
+        await house.open()
+        await house.room.settled()
+
+    await collected(house.principal, "here")
+    await collected(bob, *map(str, range(5)))
+    assert "1 merged" not in await told(house, (await house.open(place="here")).id)
+    assert len(house.tables.keyed(ARCHIVE).items(b"bob\0")) == 2
+    # One's own do.
+    assert house.room._book.archived(NAMESPACE, "here") is not None
+    await collected(house.principal, "there", "elsewhere")
+    assert house.room._book.archived(NAMESPACE, "here") is None
+    assert len(house.tables.keyed(ARCHIVE).items(b"alice\0")) == 2
+    await house.room.drain()
 
 
 @pytest.mark.req("EVT-9")

@@ -122,6 +122,35 @@ async def test_a_name_belongs_to_one_source() -> None:
                 await keeper.add(name, **fields)
 
 
+@pytest.mark.req("AUT-3")
+async def test_a_key_that_is_followed_elsewhere_is_refused_and_nothing_told() -> None:
+    ask = AddSource(namespace=NAMESPACE, name="again", **REMOTE)
+    async with Keeper(feed=ScriptedFeed()) as keeper:
+        await keeper.add("hidden-name", namespace=f"{NAMESPACE}/hidden-place", **REMOTE)
+        with pytest.raises(Conflict, match="hidden-name in team/hidden-place"):
+            await keeper.sources.add(call(), ask)
+        with pytest.raises(FeedRefused) as alike:
+            await keeper.add("again", namespace="elsewhere", **REMOTE)
+        with pytest.raises(FeedRefused) as blind:
+            await keeper.sources.add(call(rights=[Right.EMIT]), ask)
+        for refused, namespace in ((alike, "elsewhere"), (blind, NAMESPACE)):
+            told = f"this source cannot be followed for {namespace}"
+            assert (refused.value.message, refused.value.details) == (told, {})
+        assert len(keeper.sources) == 1
+
+
+async def test_a_removed_source_remembers_no_keys_of_appends() -> None:
+    async with Keeper() as keeper:
+        await keeper.add()
+        await keeper.add("other")
+        for name in ("builds", "other"):
+            await keeper.emit("1", name=name, key="k")
+        await keeper.remove()
+        assert keeper.tables.keyed("appends").count() == 1
+        await keeper.emit("1", name="other", key="k")
+        assert (await keeper.row("other")).head == 1
+
+
 async def test_a_remote_source_is_added_whole_or_not_at_all() -> None:
     class Strict(ScriptedFeed):
         def check(self, remote: Remote) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.events.writer import Draft, LogWriter
+from actors.events.writer import TRIM_EVERY, Draft, LogWriter
 from protocol.errors import Conflict, LimitExceeded, NotVisible, StoreFault
 from protocol.events import open_entry
 from protocol.ids import SourceId
@@ -176,6 +176,25 @@ async def test_a_key_is_one_append_of_one_source() -> None:
     at.writer = at.again()
     assert await at.append("a", "b", key="k") == [1, 2]
     assert at.logs.range(SOURCE).head == 2
+
+
+@pytest.mark.req("AUT-3")
+async def test_what_others_append_forgets_no_key() -> None:
+    at = Writing()
+    at.writer = LogWriter(at.logs, at.tables, at.clock, at.published.extend, keys_max=2)
+    for signer in SIGNERS:
+        at.writer.open(signer)
+    first = await at.append("a", key="first")
+    for number in range(TRIM_EVERY):
+        await at.append("b", key=str(number), source=OTHER)
+    assert await at.append("a", key="first") == first
+    assert len(at.tables.keyed("appends").items(OTHER.digest)) == 2
+    # One's own do: an old key is a new one again.
+    for number in range(TRIM_EVERY - 1):
+        await at.append("b", key=str(number))
+    assert await at.append("a", key="first") != first
+    at.writer.forget(SOURCE)
+    assert [key[:32] for key, _ in at.tables.keyed("appends").items()] == [OTHER.digest] * 2
 
 
 async def test_a_closed_source_takes_nothing_and_what_was_asked_for_is_done() -> None:

@@ -95,6 +95,18 @@ async def test_the_newest_are_kept() -> None:
     assert found == [False, False, True, True]
 
 
+@pytest.mark.req("AUT-7")
+async def test_what_others_ask_for_takes_no_receipt() -> None:
+    receipts = Receipts(MemoryTables().keyed("receipts"), 2, blocking=inline)
+    asked = [("alice", "0"), *(("bob", str(number)) for number in range(5)), ("al", "0")]
+    for domain, response in asked:
+        receipts.record(domain, receipt(response))
+        receipts.resolve(domain, response, None)
+        await receipts.flush()
+    found = [response for response in asked if await receipts.get(*response) is not None]
+    assert found == [("alice", "0"), ("bob", "3"), ("bob", "4"), ("al", "0")]
+
+
 async def test_what_changes_while_it_is_written_is_written_again() -> None:
     table = MemoryTables().keyed("receipts")
     gate = asyncio.Event()

@@ -13,6 +13,7 @@ from protocol.handle_text import decode_handle, encode_handle
 from protocol.resource import Right
 from protocol.signing import Signer, principal_seed
 from tests.fake_rooms import Service
+from tests.worker_rooms import until
 
 PATH = "/huginn/v1/capabilities"
 CONTEXT = {"model": "raven", "messages": [{"role": "user", "content": "hi"}]}
@@ -76,7 +77,8 @@ async def test_a_handle_taken_back_does_nothing_from_then_on(
     await call(http, "DELETE", f"{PATH}/{made['id']}", status=404)
     for key in (other["handle"], below["handle"], made["handle"]):
         await call(stranger, "DELETE", f"{PATH}/{made['id']}", key=key, status=404)
-    assert (await call(tenant, "DELETE", f"{PATH}/{made['id']}"))["revoked"] is True
+    done = await call(tenant, "DELETE", f"{PATH}/{made['id']}")
+    assert done == {"id": made["id"], "revoked": True}
     context = "/huginn/v1/contexts"
     await call(stranger, "POST", context, CONTEXT, key=made["handle"], status=403)
     await call(stranger, "POST", context, CONTEXT, key=below["handle"], status=403)
@@ -149,6 +151,27 @@ async def test_a_handle_on_a_part_works_there_alone(
     shown = f"/huginn/v1/contexts/{outside['context_id']}"
     await call(stranger, "GET", shown, key=part["handle"], status=404)
     await call(stranger, "GET", f"/huginn/v1/contexts/{inside['context_id']}", key=part["handle"])
+
+
+@pytest.mark.req("AUT-3")
+async def test_a_handle_that_may_not_read_answers_and_goes_on_with_nothing(
+    tenant: ClientSession, stranger: ClientSession, service: Service
+) -> None:
+    made = await given(tenant, rights=["advance", "assemble", "generate", "write"])
+    path = "/v1/responses"
+    body = {"model": "raven", "input": "hi", "instructions": "Be brief.", "temperature": 0}
+    first = await call(stranger, "POST", path, body, key=made["handle"])
+    assert first["status"] == "completed"
+    on = {**body, "previous_response_id": first["id"]}
+    refused = await call(stranger, "POST", path, on, key=made["handle"], status=400)
+    assert refused["error"]["code"] == "previous_response_not_found"
+    # It was kept, and whoever may read goes on with it.
+    second = await call(tenant, "POST", path, on)
+    assert len(service.worker.asked[-1].segments) == 4
+    # What the caller was not told the worker was not asked to prepare for.
+    settled = service.worker.settled
+    await until(lambda: bool(settled))
+    assert [asked.response for asked in settled] == [second["id"]]
 
 
 async def test_a_handle_never_administers(http: ClientSession, stranger: ClientSession) -> None:
