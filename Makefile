@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 # library itself is built by llama_build with pinned flags.
 PIP := CMAKE_ARGS="-DLLAMA_BUILD=OFF -DLLAVA_BUILD=OFF" $(BIN)/python -m pip install -q --disable-pip-version-check
 PROFILE ?=
+# The tests that are checks of the tree itself: part of `check`, and not run again by `test`.
+TREE_TESTS := tests/test_tidy.py tests/test_architecture.py tests/test_dependencies.py
 
 .PHONY: run test test-fast check bench exact fuzz crash soak trace lock clean install install-dev
 
@@ -31,7 +33,7 @@ $(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.lock
 
 # Every check and every test, the long kinds as samples. The Ray and end-to-end tests are part of it.
 test: check
-	$(BIN)/python -m pytest --durations=25
+	$(BIN)/python -m pytest --durations=25 $(TREE_TESTS:%=--ignore=%)
 
 # Under two minutes: no model weights, no Ray, no long samples.
 test-fast: install-dev
@@ -42,7 +44,7 @@ check: install-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest tests/test_tidy.py tests/test_architecture.py tests/test_dependencies.py
+	$(BIN)/python -m pytest $(TREE_TESTS)
 
 trace: install-dev
 	$(BIN)/python -m tests.trace

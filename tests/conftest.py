@@ -1,7 +1,8 @@
-"""Settings for the whole suite: Hypothesis profiles, and the one Matrix server."""
+"""Settings for the whole suite: Hypothesis profiles, the collector, and the one Matrix server."""
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -23,6 +24,12 @@ settings.register_profile(
     "fuzz", deadline=None, max_examples=20_000, suppress_health_check=list(HealthCheck)
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+def pytest_collection_finish() -> None:
+    """Modules and items stay to the end: going through them again took a tenth of all time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -30,7 +30,7 @@ from profiles import loader, weights
 from tests.installations import Service, processes_below, tiny_home
 from tests.model_fixtures import real
 
-SECONDS = float(os.environ.get("HUGINN_SOAK_SECONDS", "10"))
+SECONDS = float(os.environ.get("HUGINN_SOAK_SECONDS", "5"))
 CLIENTS = int(os.environ.get("HUGINN_SOAK_CLIENTS", "8"))
 PROFILE = os.environ.get("HUGINN_SOAK_PROFILE", "tiny-gemma")
 SEED = int(os.environ.get("HUGINN_SOAK_SEED", "0"))

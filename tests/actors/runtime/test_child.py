@@ -74,8 +74,8 @@ async def test_a_hung_process_is_killed_at_the_end_of_its_patience(tmp_path: Pat
     plan = await prepare(tiny_config(tmp_path / "home"), SystemClock(), SystemEntropy())
     mailbox = LocalMailbox()
     mailbox.rooms["authority"] = build_room(plan, "authority", mailbox)
-    child = await Child.start(plan, "worker", _Rooms(mailbox), tmp_path, patience_seconds=5.0)
-    await asyncio.sleep(6)
+    child = await Child.start(plan, "worker", _Rooms(mailbox), tmp_path, patience_seconds=3.0)
+    await asyncio.sleep(3.5)
     assert alive(child.process.pid), "one that answers lives on"
     os.kill(child.process.pid, signal.SIGSTOP)
     assert "ended with code -9" in await asyncio.wait_for(child.died(), 60)
