@@ -100,6 +100,19 @@ class KeyStore:
             raise StoreFault(f"{path} cannot be destroyed: {error}") from error
         return True
 
+    def sweep(self) -> int:
+        """Removes what writes that died left, half a key or a second name of a whole one; how many
+        files. While no other process makes keys here. Raises StoreFault."""
+        left = list(self.root.glob(f".*{UNFINISHED}"))
+        try:
+            for path in left:
+                path.unlink()
+            if left:
+                sync_directory(self.root)
+        except OSError as error:
+            raise StoreFault(f"{self.root} cannot be tidied: {error}") from error
+        return len(left)
+
     def _path(self, name: str) -> Path:
         if not _NAME.fullmatch(name) or name.endswith(UNFINISHED):
             raise ContentError(f"{name!r:.80} cannot name a key: use a-z, 0-9, '.', '_' and '-'")

@@ -77,6 +77,9 @@ async def prepare(config: Config, clock: Clock, entropy: Entropy) -> Plan:
     root = room_signer(home, "root", entropy)
     room_to_key = {name: room_signer(home, name, entropy).public for name in ROOMS}
     await _enroll_operator(config, root, clock, entropy)
+    # No service runs here, or the operator could not have been enrolled.
+    for directory in (home, home / "keys"):
+        KeyStore(directory, entropy=entropy.draw).sweep()
     return Plan(
         config=config,
         anchors=[root.public],

@@ -36,6 +36,22 @@ def test_a_key_is_made_once(keys: KeyStore) -> None:
     assert key.verify_key.verify(key.sign(b"message")) == b"message"
 
 
+def test_what_writes_that_died_left_is_swept(keys: KeyStore) -> None:
+    key = bytes(keys.ed25519("worker"))
+    half = keys.root / ".pages.secret.0123456789abcdef.unfinished"
+    half.write_bytes(b"half")
+    # One that died between giving the name and taking the other away.
+    os.link(keys.root / "worker.ed25519", keys.root / ".worker.ed25519.01.unfinished")
+    (keys.root / "stranger").write_bytes(b"")
+    assert keys.sweep() == 2
+    assert sorted(path.name for path in keys.root.iterdir()) == ["stranger", "worker.ed25519"]
+    assert bytes(keys.ed25519("worker")) == key
+    assert keys.sweep() == 0
+    (keys.root / ".directory.unfinished").mkdir()
+    with pytest.raises(StoreFault, match="tidied"):
+        keys.sweep()
+
+
 def test_a_secret_is_made_once(keys: KeyStore) -> None:
     secret = keys.secret("domain.a", 32)
     assert len(secret) == 32

@@ -38,6 +38,15 @@ async def test_a_second_start_has_the_same_keys_and_the_same_operator(tmp_path: 
     assert [row.principal for row in rows] == ["operator"]
 
 
+async def test_a_start_takes_away_what_writes_that_died_left(tmp_path: Path) -> None:
+    config = tiny_config(tmp_path / "home")
+    await prepare(config, CLOCK, ENTROPY)
+    for directory in (config.home_path, config.home_path / "keys"):
+        (directory / ".a.secret.0123456789abcdef.unfinished").write_bytes(b"half a key")
+    await prepare(config, CLOCK, ENTROPY)
+    assert not list(config.home_path.rglob("*.unfinished"))
+
+
 @pytest.mark.req("AUT-8")
 async def test_every_key_is_0600_in_a_directory_of_0700(tmp_path: Path) -> None:
     config = tiny_config(tmp_path / "home")
