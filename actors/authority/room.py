@@ -87,7 +87,7 @@ class AuthorityRoom(Room):
             principals=[row for row in rows if _reaches(call, Right.GRANT, row.namespace)]
         )
 
-    async def on_revoke(self, call: Call, ask: messages.Revoke) -> messages.Revocations:
+    async def on_revoke(self, call: Call, ask: messages.Revoke) -> Empty:
         rows = self._principals.rows()
         if not any(
             row.name == ask.name and _reaches(call, Right.REVOKE, row.namespace) for row in rows
@@ -102,20 +102,19 @@ class AuthorityRoom(Room):
         revoking.add_done_callback(self._revoking.discard)
         return await asyncio.shield(revoking)
 
-    async def _revoke(self, name: str) -> messages.Revocations:
+    async def _revoke(self, name: str) -> Empty:
         await self._principals.revoke(name)
-        revocations = await self._announced()
+        await self._announced()
         # Of a domain that nobody is left in, what was computed for it has its time.
         self.erasures.keep()
-        return revocations
+        return Empty()
 
-    async def _announced(self) -> messages.Revocations:
-        """What is revoked, after every room that runs was told."""
+    async def _announced(self) -> None:
+        """Returns when every room that runs was told what is revoked."""
         revocations = self._principals.revocations()
         self._take_revocations(revocations)
         for room in sorted(set(self.world.room_to_key) - {self.name}):
             await self._announce(room, revocations)
-        return revocations
 
     async def tell(self, room: str) -> None:
         """Announce what is revoked to `room`, which could not be reached until now."""

@@ -22,7 +22,8 @@ from actors.runtime.marks import TableMark
 from protocol import cbor
 from protocol.capability import CAPABILITY_CONTEXT, decode_link
 from protocol.errors import HuginnError
-from protocol.messages.authority import Revocations, Revoke
+from protocol.messages import Empty
+from protocol.messages.authority import Revoke
 from protocol.messages.ropes import Objects
 from protocol.signing import Signer
 from tests.attacks import ATTACKS, CAPABILITY, INVOCATION, SECRET, Den, made_den
@@ -107,7 +108,7 @@ async def test_replay_after_a_restart(den: Den, ahead_s: int) -> None:
 
 async def revoke(den: Den, name: str) -> None:
     ask = Revoke(name=name)
-    await den.operator.caller.ask("authority", "revoke", ask, Revocations, administer=True)
+    await den.operator.caller.ask("authority", "revoke", ask, Empty, administer=True)
 
 
 @pytest.mark.req("AUT-4")

@@ -25,7 +25,6 @@ from protocol.messages.authority import (
     Enroll,
     Enrolled,
     Principals,
-    Revocations,
     Revoke,
 )
 from protocol.resource import Right
@@ -104,11 +103,9 @@ async def revoke_key(request: web.Request) -> web.Response:
     """Revoke a principal: every handle of its falls, and its key is forgotten."""
     name = request.match_info["principal"]
     # The authority first: whatever happens after it, the key is worth nothing.
-    found = await request[CALLER].ask(
-        _AUTHORITY, "revoke", Revoke(name=name), Revocations, administer=True
-    )
+    await request[CALLER].ask(_AUTHORITY, "revoke", Revoke(name=name), Empty, administer=True)
     removed = request.app[GATEWAY].keys.remove(name)
-    return json_response({"principal": name, "keys_removed": removed, "epoch": found.epoch})
+    return json_response({"principal": name, "keys_removed": removed})
 
 
 async def _enrolled(gateway: Gateway, caller: Caller, ask: KeyRequest, key: str) -> KeyRow:

@@ -90,7 +90,7 @@ class Lot(Installation):
             "authority",
             "revoke",
             messages.Revoke(name=name),
-            messages.Revocations,
+            Empty,
             administer=True,
         )
 

@@ -22,7 +22,7 @@ from protocol.families import assembled
 from protocol.ids import ContextId, EvidenceId, StateId, TokensId
 from protocol.messages import Empty
 from protocol.messages import muninn as messages
-from protocol.messages.authority import Revocations, Revoke
+from protocol.messages.authority import Revoke
 from protocol.record import encode_record, object_id
 from protocol.resource import Resource, ResourceKind, Right
 from protocol.signing import Signer
@@ -306,10 +306,9 @@ async def test_one_who_is_revoked_while_it_is_answered_gets_no_answer(
 
     async def revoke() -> None:
         raven.held.meanwhile = None
-        revoked = await operator.caller.ask(
-            "authority", "revoke", Revoke(name="alice"), Revocations, administer=True
+        await operator.caller.ask(
+            "authority", "revoke", Revoke(name="alice"), Empty, administer=True
         )
-        assert revoked.epoch == 1
 
     raven.held.meanwhile = revoke
     with pytest.raises(CapabilityError) as caught:
@@ -327,9 +326,7 @@ async def test_an_epoch_that_moves_for_others_changes_nothing(
     await raven.house.enroll("bob")
 
     async def revoke() -> None:
-        await operator.caller.ask(
-            "authority", "revoke", Revoke(name="bob"), Revocations, administer=True
-        )
+        await operator.caller.ask("authority", "revoke", Revoke(name="bob"), Empty, administer=True)
 
     raven.held.meanwhile = revoke
     assert await raven.known(alice, advance(1)) == [True]
