@@ -1,14 +1,16 @@
 """The worker against the bare binding: first token cold and warm, and decode in groups.
 
-    python -m bench.worker [--history N] [--blocks [N …]] [--turn N] [--rounds N] [--repeats N]
-                           [--json PATH] [--tiny]
+    python -m bench.worker [--history N] [--blocks [N …]] [--turn N] [--gap S] [--rounds N]
+                           [--repeats N] [--json PATH] [--tiny]
 
 For a history of `--history` tokens in blocks of each of `--blocks`: the time to the first token of
-a cold prompt, and of a warm turn of `--turn` new tokens after its answer was settled, through the
-worker (queue, schedule, chains, exports, sampler, events) and on the back end alone, which feeds
-the same pieces in the same process. `export` is one page. CPU seconds are the process's: on a busy
-machine they say more than the wall. Then decoding, 1 and 3 answers at once under the exact profile
-and 8 under the throughput profile: see `bench.worker_decode`. `--tiny` takes the tests' model.
+a cold prompt, and of warm turns of `--turn` new tokens: after the answer before was settled, at
+once after an answer that was not (it is fed with the turn), and settled and after a gap of `--gap`
+seconds; through the worker (queue, schedule, chains, exports, sampler, events) and on the back end
+alone, which feeds the same pieces in the same process, after the same gap. `export` is one page.
+CPU seconds are the process's: on a busy machine they say more than the wall. Then decoding, 1 and 3
+answers at once under the exact profile and 8 under the throughput profile: see
+`bench.worker_decode`. `--tiny` takes the tests' model.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import Any
 
 from actors.worker.backends.llama import LlamaBackend
@@ -35,6 +38,7 @@ from tests.worker_rooms import Bench, asked, call_from, opened, segment
 
 WORDS = "the raven flew over every land and told the king what it saw there in the evening "
 OPENER_TOKENS = 4
+WARM, AT_ONCE, AFTER_A_GAP = "warm", "warm, not settled", "warm, after a gap"
 Row = dict[str, Cell]
 
 
@@ -43,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--history", type=int, default=4096, help="tokens of history")
     parser.add_argument("--blocks", type=int, nargs="*", default=(40, 100, 300))
     parser.add_argument("--turn", type=int, default=24, help="new tokens of a warm turn")
+    parser.add_argument("--gap", type=float, default=2.0, help="idle seconds before a turn")
     parser.add_argument("--rounds", type=int, default=24, help="tokens of each answer, decoding")
     parser.add_argument("--repeats", type=int, default=5, help="pairs of runs, decoding")
     parser.add_argument("--json", metavar="PATH", help="write the figures there as well")
@@ -88,32 +93,70 @@ async def _decode(bench: Bench, answers: int, options: argparse.Namespace) -> Ro
 async def _first_tokens(
     bench: Bench, size: int, options: argparse.Namespace, chunk_tokens: int
 ) -> list[Row]:
-    """Cold and warm, through the worker and bare."""
+    """Cold, and three warm turns of one conversation, through the worker and then bare."""
     ids = _content(bench, options.history + 4 * size)
     history = _blocks(ids, size, options.history)
     opener = pack(ids[:OPENER_TOKENS])
     domain = f"block{size}"
-    cold = _request(history, opener, f"cold{size}", tokens_max=1)
-    cold_times = await _first_token(bench, cold, domain)
-    receipt = await bench.receipt(cold.response, domain=domain)
-    answer = segment("model", ids[:OPENER_TOKENS], ids[50 : 50 + size])
-    await bench.settle([*history, answer], domain=domain)
-    turn = segment("user", (), ids[: options.turn - OPENER_TOKENS], name=7)
-    warm = _request([*history, answer, turn], opener, f"warm{size}", tokens_max=1)
-    warm_times = await _first_token(bench, warm, domain)
-    warm_receipt = await bench.receipt(warm.response, domain=domain)
+    turns = [_Turn("cold", _request(history, opener, f"cold{size}", tokens_max=1), 0.0)]
+    await turns[0].run(bench, domain)
+    for number, what in enumerate((WARM, AT_ONCE, AFTER_A_GAP)):
+        said = ids[50 + number : 50 + number + size]
+        history = [*history, segment("model", ids[:OPENER_TOKENS], said, name=100 + number)]
+        if what != AT_ONCE:
+            await bench.settle(history, domain=domain)
+        new = ids[number : number + options.turn - OPENER_TOKENS]
+        history = [*history, segment("user", (), new, name=200 + number)]
+        ask = _request(history, opener, f"{what}{size}", tokens_max=1)
+        turns.append(_Turn(what, ask, options.gap if what == AFTER_A_GAP else 0.0))
+        await turns[-1].run(bench, domain)
     await bench.quiet()
-    bare_cold = _bare(bench, cold, 0, chunk_tokens)
-    bare_warm = _bare(bench, warm, warm_receipt.reused_tokens, chunk_tokens)
+    rows = [turn.row(size, turn.bare(bench, chunk_tokens)) for turn in turns]
+    for row, turn in zip(rows[1:], turns[1:], strict=True):
+        row["cold/warm"] = turns[0].times[1] / turn.times[1]
     # The table does not know what was fed behind its back.
     bench.room._engine._seats.clear_all()
-    return [
-        _row(f"cold, blocks of {size}", receipt.prefilled_tokens, cold_times, bare_cold),
-        {
-            **_row(f"warm, blocks of {size}", warm_receipt.prefilled_tokens, warm_times, bare_warm),
-            "cold/warm": cold_times[1] / warm_times[1],
-        },
-    ]
+    return rows
+
+
+@dataclass
+class _Turn:
+    """One request, after `gap` idle seconds; `times` and `reused` are what it came to."""
+
+    what: str
+    ask: Generate
+    gap: float
+    times: tuple[float, float] = (0.0, 0.0)
+    reused: int = 0
+    prefilled: int = 0
+
+    async def run(self, bench: Bench, domain: str) -> None:
+        """Through the worker."""
+        await asyncio.sleep(self.gap)
+        self.times = await _first_token(bench, self.ask, domain)
+        receipt = await bench.receipt(self.ask.response, domain=domain)
+        self.reused, self.prefilled = receipt.reused_tokens, receipt.prefilled_tokens
+
+    def bare(self, bench: Bench, chunk_tokens: int) -> tuple[float, float]:
+        """Seconds of wall and of CPU for the same pieces on stream 0; what the worker found there
+        is fed before the gap."""
+        backend = bench.backend
+        pieces = advances(self.ask.segments, self.ask.opener, chunk_tokens=chunk_tokens)
+        there = min(backend.length(0), self.reused)
+        kept = [piece for piece in pieces if piece.stop <= there]
+        backend.truncate(0, kept[-1].stop if kept else 0)
+        for piece in pieces[len(kept) :]:
+            if piece.stop <= self.reused:
+                backend.advance(0, piece.ids, logits=False)
+        time.sleep(self.gap)
+        begun, cpu = time.perf_counter(), time.process_time()
+        for piece in pieces:
+            if piece.stop > self.reused:
+                backend.advance(0, piece.ids, logits=piece is pieces[-1])
+        return time.perf_counter() - begun, time.process_time() - cpu
+
+    def row(self, size: int, bare: tuple[float, float]) -> Row:
+        return _row(f"{self.what}, blocks of {size}", self.prefilled, self.times, bare)
 
 
 def _row(what: str, tokens: int, worker: tuple[float, float], bare: tuple[float, float]) -> Row:
@@ -125,6 +168,7 @@ def _row(what: str, tokens: int, worker: tuple[float, float], bare: tuple[float,
         "bare s": bare[0],
         "bare cpu s": bare[1],
         "tokens/cpu s": tokens / worker[1],
+        "worker/bare": worker[0] / bare[0],
         "worker/bare cpu": worker[1] / bare[1],
     }
 
@@ -138,24 +182,6 @@ async def _first_token(bench: Bench, ask: Generate, domain: str) -> tuple[float,
             found = time.perf_counter() - begun, time.process_time() - cpu
     assert found is not None
     return found
-
-
-def _bare(bench: Bench, ask: Generate, reused: int, chunk_tokens: int) -> tuple[float, float]:
-    """The same pieces on stream 0, those before `reused` not counted."""
-    backend = bench.backend
-    pieces = advances(ask.segments, ask.opener, chunk_tokens=chunk_tokens)
-    if reused == 0:
-        backend.truncate(0, 0)
-    kept = [piece for piece in pieces if piece.stop <= backend.length(0)]
-    backend.truncate(0, kept[-1].stop if kept else 0)
-    for piece in pieces[len(kept) :]:
-        if piece.stop <= reused:
-            backend.advance(0, piece.ids, logits=False)
-    begun, cpu = time.perf_counter(), time.process_time()
-    for piece in pieces:
-        if piece.stop > reused:
-            backend.advance(0, piece.ids, logits=piece is pieces[-1])
-    return time.perf_counter() - begun, time.process_time() - cpu
 
 
 def _export(bench: Bench) -> Row:

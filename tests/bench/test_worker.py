@@ -16,18 +16,22 @@ from tests.worker_rooms import opened
 def test_a_whole_run_has_every_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = tmp_path / "found.json"
     asked = ["--tiny", "--blocks", "40", "--history", "200", "--rounds", "3", "--repeats", "1"]
-    worker.main([*asked, "--json", str(found)])
+    worker.main([*asked, "--gap", "0.01", "--json", str(found)])
     rows = json.loads(found.read_text("utf-8"))["rows"]
     assert [row["what"] for row in rows] == [
         "cold, blocks of 40",
         "warm, blocks of 40",
+        "warm, not settled, blocks of 40",
+        "warm, after a gap, blocks of 40",
         "export of a page",
         "decode, 1 at once, tiny-gemma",
         "decode, 3 at once, tiny-gemma",
         "decode, 8 at once, tiny-gemma-throughput",
     ]
+    # The answer that was not settled is fed with the turn.
+    assert [row["tokens"] for row in rows[1:4]] == [24, 24 + 40, 24]
     # How much of so short an answer is timed is the machine's affair; the bare side is whole.
-    for row in rows[3:]:
+    for row in rows[5:]:
         assert row["pairs"] == 1
         assert row["bare tokens/s"] > 0
         assert row["worker x bare"] >= 0
