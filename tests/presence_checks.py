@@ -185,6 +185,8 @@ _GRANTS = [
     *_checks(
         "bob",
         f"{AUTHORITY}.targets",
+        ("may_see", "_permits(call, Right.ERASE, ResourceKind.NAMESPACE, path)", "True"),
+        ("may_see", "_permits(call, Right.ERASE, ResourceKind.DOMAIN, name)", "True"),
         ("resolved", "all(_may_erase(call, record) for record in mine)", "True"),
         ("resolved", "_permits(", f"{_YES}("),
         ("_of_namespace", "_permits(", f"{_YES}("),

@@ -83,6 +83,9 @@ async def live(made: House, seed: int, steps: int) -> Leaked:
     made.rooms.entropy.drawn += _DRAWS
     for request in long_ago():
         await made.http(OTHER, request, told)
+    # And a domain of hers that nobody is left in.
+    left = "POST", "/huginn/v1/erasures", {"target": "domain", "name": f"{OTHER}-gone"}
+    await made.http("operator", left, told)
     made.later(made.rooms.clock.now_ns + _AWAY_NS)
     for request in past(Random(seed), steps):
         await made.http(OTHER, request, told)
