@@ -1,30 +1,44 @@
 """Sessions: what `assemble_prompt_context` costs, and whether it grows with the logs.
 
-    python -m bench.sessions [--sizes N …] [--full] [--repeats N] [--folder DIR]
+    python -m bench.sessions [--sizes N …] [--full] [--repeats N] [--rounds N] [--folder DIR]
                              [--model PATH] [--json PATH]
 
 Logs of 10^3 to 10^5 events (10^6 with --full) of 50 sources, on disk. Two personas: `Timmy`, whose
 scope is every source, and `Sally`, whose scope is one. What each has not seen is nothing, the
 newest 20 events, or everything, of which the newest 1,000 are read and the rest is counted. Tokens
-are counted with the default model's vocabulary; the budget is the default of 2,048. The last line
-gives the growth exponent over the sizes of the costliest row: about 0 when a turn's cost does not
+are counted with the default model's vocabulary; the budget is the default of 2,048.
+
+The sizes take turns, round by round, so that a slow minute of the machine is no size's own, and the
+process collects garbage as a serving one does. Each figure is over all rounds. `first` is a turn
+that nothing came before: the logs are opened anew for it and no entry is remembered decoded, as
+after a restart. The last table gives the growth exponents of p50 and p99 (time ~ events^p), over
+the sizes at which a turn reads as much as at the largest: about 0 when a turn's cost does not
 depend on the length of the logs.
 """
 
 from __future__ import annotations
 
 import argparse
+import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from actors.events.context import PromptContext, assemble_prompt_context
+from actors.events.context import (
+    READ_MAX,
+    PromptContext,
+    assemble_prompt_context,
+    forget_decoded,
+)
 from actors.events.scope import ScopedSource
 from actors.events.sessions import SessionLimits
+from actors.runtime.garbage import spare_the_old
 from actors.worker.backends.llama_tokenizer import LlamaTokenizer
 from bench.events import SIZE_FULL, SIZES, Writer
 from bench.report import Cell, fitted_exponent, header, table, write_json
+from protocol.ids import SourceId
 from protocol.tokenizer import Tokenizer
 from store.sqlite import Database
 from store.sqlite_events import SqliteEventLogs
@@ -35,41 +49,57 @@ NAMESPACE = "home"
 NEWEST = 20
 _BULK_EVENTS = 20
 
+PERSONAS = {"Timmy": SOURCES, "Sally": 1}
+UNSEEN = ("nothing", f"newest {NEWEST}", "everything")
+
 Row = dict[str, Cell]
+
+
+class _Case(NamedTuple):
+    """What one figure is of: a log's length, whose scope, how much of it is unseen."""
+
+    size: int
+    persona: str
+    unseen: str
+
+
+class _Taken(NamedTuple):
+    """Nanoseconds of each turn that stood first after an opening, and of each other one."""
+
+    first: list[int]
+    later: list[int]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="assemble_prompt_context")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="events, two or more")
     parser.add_argument("--full", action="store_true", help="10^6 events too")
-    parser.add_argument("--repeats", type=int, default=100, help="turns for each figure")
+    parser.add_argument("--repeats", type=int, default=100, help="turns of each figure, a round")
+    parser.add_argument("--rounds", type=int, default=10, help="how often the sizes take turns")
     parser.add_argument("--folder", type=Path, help="where to write: the disk that is measured")
     parser.add_argument("--model", type=Path, help="weights whose vocabulary counts")
     parser.add_argument("--json", metavar="PATH", help="write the figures there as well")
     options = parser.parse_args(arguments)
     tokenizer = LlamaTokenizer(options.model or default_gemma.path())
-    rows: list[Row] = []
     sizes = (*SIZES, SIZE_FULL) if options.full else tuple(options.sizes)
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        for size in sizes:
-            rows += session_rows(Path(folder), size, options.repeats, tokenizer)
-    dearest = [
-        float(str(row["p50 ms"]))
-        for row in rows
-        if (row["persona"], row["unseen"]) == ("Timmy", "everything")
-    ]
-    growth = fitted_exponent(sizes, dearest)
+        logs = {size: _written(Path(folder), size) for size in sizes}
+        spare_the_old()
+        rows = session_rows(logs, options.rounds, options.repeats, tokenizer)
+    growth = growth_rows(rows)
     print(f"# Sessions\n\n{header()}\n")
-    print(f"{SOURCES} sources; a budget of {SessionLimits().render_tokens} tokens\n")
-    columns = ["events", "persona", "unseen", "p50 ms", "p99 ms", "whole", "counted", "tokens"]
-    print(table(rows, columns))
-    print(f"\nGrowth exponent (time ~ events^p), everything unseen: {growth:.3f}")
+    print(f"{SOURCES} sources; a budget of {SessionLimits().render_tokens} tokens; ", end="")
+    print(f"{options.rounds} rounds of {options.repeats} turns\n")
+    columns = ["events", "persona", "unseen", "p50 ms", "p99 ms", "first", "whole", "counted"]
+    print(table(rows, [*columns, "tokens"]))
+    print("\nGrowth exponents\n")
+    print(table(growth, ["persona", "unseen", "from", "p50", "p99"]))
     if options.json:
-        write_json(options.json, "sessions", rows, growth=growth)
+        write_json(options.json, "sessions", [*rows, *growth])
 
 
-def session_rows(folder: Path, size: int, repeats: int, tokenizer: Tokenizer) -> list[Row]:
-    """What turns cost over logs of `size` events together."""
+def _written(folder: Path, size: int) -> tuple[Path, list[SourceId]]:
+    """A file with logs of `size` events together, and its sources."""
     path = folder / f"sessions-{size}.db"
     logs = SqliteEventLogs(Database(path))
     writers = [Writer(number) for number in range(1, SOURCES + 1)]
@@ -78,37 +108,78 @@ def session_rows(folder: Path, size: int, repeats: int, tokenizer: Tokenizer) ->
         entries = [writer.next() for writer in writers for _ in range(_BULK_EVENTS)]
         logs.append_soon(entries).result()
     logs.database.checkpoint()
-    rows = []
-    for persona, scope in (("Timmy", writers), ("Sally", writers[:1])):
-        for unseen in ("nothing", f"newest {NEWEST}", "everything"):
-            share = 0 if unseen == "nothing" else max(1, NEWEST // len(scope))
-            taken: list[int] = []
-            for _ in range(repeats):
-                began_ns = time.perf_counter_ns()
-                told = _turn(logs, scope, tokenizer, None if unseen == "everything" else share)
-                taken.append(time.perf_counter_ns() - began_ns)
-            taken.sort()
-            rows.append(_row(size, persona, unseen, taken, told))
     logs.close()
-    path.unlink()
-    return rows
+    return path, [writer.source for writer in writers]
+
+
+def session_rows(
+    written: Mapping[int, tuple[Path, list[SourceId]]],
+    rounds: int,
+    repeats: int,
+    tokenizer: Tokenizer,
+) -> list[Row]:
+    """What turns cost over each of the `written` logs, by their sizes."""
+    cases = [
+        _Case(size, persona, unseen)
+        for size in written
+        for persona in PERSONAS
+        for unseen in UNSEEN
+    ]
+    taken = {case: _Taken([], []) for case in cases}
+    told: dict[_Case, PromptContext] = {}
+    for _ in range(rounds):
+        for case in cases:
+            path, sources = written[case.size]
+            forget_decoded()
+            logs = SqliteEventLogs(Database(path))
+            for number in range(repeats + 1):
+                began_ns = time.perf_counter_ns()
+                told[case] = _turn(logs, sources[: PERSONAS[case.persona]], tokenizer, case.unseen)
+                took_ns = time.perf_counter_ns() - began_ns
+                (taken[case].later if number else taken[case].first).append(took_ns)
+            logs.close()
+    return [_row(case, taken[case], told[case]) for case in cases]
+
+
+def growth_rows(rows: Sequence[Row]) -> list[Row]:
+    """The fitted exponents of each persona and of what it has not seen, over the sizes at which as
+    many events are read as at the largest."""
+    found: list[Row] = []
+    for persona in PERSONAS:
+        for unseen in UNSEEN:
+            mine = [row for row in rows if (row["persona"], row["unseen"]) == (persona, unseen)]
+            alike = [row for row in mine if _read(row) == _read(mine[-1])]
+            fitted = {
+                quantile: fitted_exponent(
+                    [float(str(row["events"])) for row in alike],
+                    [float(str(row[f"{quantile} ms"])) for row in alike],
+                )
+                for quantile in ("p50", "p99")
+                if len(alike) > 1
+            }
+            start = alike[0]["events"]
+            found.append({"persona": persona, "unseen": unseen, "from": start, **fitted})
+    return found
+
+
+def _read(row: Row) -> int:
+    """Entries that a turn reads."""
+    return min(READ_MAX, int(str(row["whole"])) + int(str(row["counted"])))
 
 
 def _turn(
-    logs: SqliteEventLogs, scope: Sequence[Writer], tokenizer: Tokenizer, unseen: int | None
+    logs: SqliteEventLogs, scope: Sequence[SourceId], tokenizer: Tokenizer, unseen: str
 ) -> PromptContext:
-    """One turn's context, by a session that has not seen `unseen` events of each source."""
+    """One turn's context, by a session whose scope is `scope`."""
     sources = []
-    for number, writer in enumerate(scope):
-        kept = logs.range(writer.source)
+    for number, source in enumerate(scope):
+        kept = logs.range(source)
         name = f"source-{number:02}"
-        sources.append(ScopedSource(writer.source, NAMESPACE, name, kept.first, kept.head))
-    spread = sources[:NEWEST]
-    marks = {each.id: each.head for each in sources}
-    if unseen is None:
-        marks = {}
-    else:
-        marks.update({each.id: each.head - unseen for each in spread})
+        sources.append(ScopedSource(source, NAMESPACE, name, kept.first, kept.head))
+    marks = {} if unseen == "everything" else {each.id: each.head for each in sources}
+    if unseen == f"newest {NEWEST}":
+        spread = sources[:NEWEST]
+        marks.update({each.id: each.head - NEWEST // len(spread) for each in spread})
     return assemble_prompt_context(
         sources,
         namespace=NAMESPACE,
@@ -119,13 +190,15 @@ def _turn(
     )
 
 
-def _row(size: int, persona: str, unseen: str, taken: Sequence[int], told: PromptContext) -> Row:
+def _row(case: _Case, taken: _Taken, told: PromptContext) -> Row:
+    later = sorted(taken.later)
     return {
-        "events": size,
-        "persona": persona,
-        "unseen": unseen,
-        "p50 ms": taken[len(taken) // 2] / 1e6,
-        "p99 ms": taken[len(taken) * 99 // 100] / 1e6,
+        "events": case.size,
+        "persona": case.persona,
+        "unseen": case.unseen,
+        "p50 ms": later[len(later) // 2] / 1e6,
+        "p99 ms": later[len(later) * 99 // 100] / 1e6,
+        "first": statistics.median(taken.first) / 1e6,
         "whole": told.events - told.folded,
         "counted": told.folded,
         "tokens": told.tokens,

@@ -1,13 +1,15 @@
 """The worker against the bare binding: first token cold and warm, and decode in groups.
 
     python -m bench.worker [--history N] [--blocks [N …]] [--turn N] [--gap S] [--rounds N]
-                           [--repeats N] [--json PATH] [--tiny]
+                           [--repeats N] [--conversations N] [--json PATH] [--tiny]
 
 For a history of `--history` tokens in blocks of each of `--blocks`: the time to the first token of
-a cold prompt, and of warm turns of `--turn` new tokens: after the answer before was settled, at
-once after an answer that was not (it is fed with the turn), and settled and after a gap of `--gap`
-seconds; through the worker (queue, schedule, chains, exports, sampler, events) and on the back end
-alone, which feeds the same pieces in the same process, after the same gap. `export` is one page.
+a cold prompt, at once and after `--gap` idle seconds, and of warm turns of `--turn` new tokens:
+after the answer before was settled, at once after an answer that was not (it is fed with the turn),
+and settled and after the gap; through the worker (queue, schedule, chains, exports, sampler,
+events) and on the back end alone, which feeds the same pieces in the same process, after the same
+gap. Each row holds the medians over `--conversations`, a ratio's being of each pair, beside the
+worst; their cold prompts are in turns at once and after the gap. `export` is one page.
 CPU seconds are the process's: on a busy machine they say more than the wall. Then decoding, 1 and 3
 answers at once under the exact profile and 8 under the throughput profile: see
 `bench.worker_decode`. `--tiny` takes the tests' model.
@@ -17,11 +19,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import statistics
 import time
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from actors.worker.backends.llama import LlamaBackend
 from actors.worker.schedule import advances
@@ -38,7 +41,9 @@ from tests.worker_rooms import Bench, asked, call_from, opened, segment
 
 WORDS = "the raven flew over every land and told the king what it saw there in the evening "
 OPENER_TOKENS = 4
+COLD, COLD_AFTER_A_GAP = "cold", "cold, after a gap"
 WARM, AT_ONCE, AFTER_A_GAP = "warm", "warm, not settled", "warm, after a gap"
+_ROWS = (COLD, COLD_AFTER_A_GAP, WARM, AT_ONCE, AFTER_A_GAP)
 Row = dict[str, Cell]
 
 
@@ -50,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--gap", type=float, default=2.0, help="idle seconds before a turn")
     parser.add_argument("--rounds", type=int, default=24, help="tokens of each answer, decoding")
     parser.add_argument("--repeats", type=int, default=5, help="pairs of runs, decoding")
+    parser.add_argument("--conversations", type=int, default=4, help="samples of each warm turn")
     parser.add_argument("--json", metavar="PATH", help="write the figures there as well")
     parser.add_argument("--tiny", action="store_true", help="the tests' model in place of ours")
     options = parser.parse_args(arguments)
@@ -68,7 +74,12 @@ async def _measure(options: argparse.Namespace) -> list[list[Row]]:
     decoding: list[Row] = []
     async with _opened(model.open(), model.profile()) as bench:
         for size in options.blocks:
-            first += await _first_tokens(bench, size, options, model.chunk_tokens)
+            turns: dict[str, list[Pair]] = {}
+            for number in range(options.conversations):
+                for turn in await _first_tokens(bench, size, number, options, model.chunk_tokens):
+                    turns.setdefault(turn.what, []).append(turn)
+            found = [what for what in _ROWS if what in turns]
+            first += [_row(f"{what}, blocks of {size}", turns[what]) for what in found]
         first.append(_export(bench))
         for answers in (1, 3):
             decoding.append(await _decode(bench, answers, options))
@@ -91,32 +102,46 @@ async def _decode(bench: Bench, answers: int, options: argparse.Namespace) -> Ro
 
 
 async def _first_tokens(
-    bench: Bench, size: int, options: argparse.Namespace, chunk_tokens: int
-) -> list[Row]:
-    """Cold, and three warm turns of one conversation, through the worker and then bare."""
+    bench: Bench, size: int, number: int, options: argparse.Namespace, chunk_tokens: int
+) -> list[Pair]:
+    """Cold, and three warm turns of conversation `number`, through the worker and then bare."""
     ids = _content(bench, options.history + 4 * size)
     history = _blocks(ids, size, options.history)
     opener = pack(ids[:OPENER_TOKENS])
-    domain = f"block{size}"
-    turns = [_Turn("cold", _request(history, opener, f"cold{size}", tokens_max=1), 0.0)]
+    domain = f"block{size}-{number}"
+    first = _request(history, opener, f"cold {domain}", tokens_max=1)
+    turns = [_Turn(COLD_AFTER_A_GAP, first, options.gap) if number % 2 else _Turn(COLD, first, 0.0)]
     await turns[0].run(bench, domain)
-    for number, what in enumerate((WARM, AT_ONCE, AFTER_A_GAP)):
-        said = ids[50 + number : 50 + number + size]
-        history = [*history, segment("model", ids[:OPENER_TOKENS], said, name=100 + number)]
+    for at, what in enumerate((WARM, AT_ONCE, AFTER_A_GAP)):
+        said = ids[50 + at : 50 + at + size]
+        history = [*history, segment("model", ids[:OPENER_TOKENS], said, name=100 + at)]
         if what != AT_ONCE:
             await bench.settle(history, domain=domain)
-        new = ids[number : number + options.turn - OPENER_TOKENS]
-        history = [*history, segment("user", (), new, name=200 + number)]
-        ask = _request(history, opener, f"{what}{size}", tokens_max=1)
+        new = ids[at : at + options.turn - OPENER_TOKENS]
+        history = [*history, segment("user", (), new, name=200 + at)]
+        ask = _request(history, opener, f"{what} {domain}", tokens_max=1)
         turns.append(_Turn(what, ask, options.gap if what == AFTER_A_GAP else 0.0))
         await turns[-1].run(bench, domain)
     await bench.quiet()
-    rows = [turn.row(size, turn.bare(bench, chunk_tokens)) for turn in turns]
-    for row, turn in zip(rows[1:], turns[1:], strict=True):
-        row["cold/warm"] = turns[0].times[1] / turn.times[1]
+    bare = [turn.bare(bench, chunk_tokens) for turn in turns]
     # The table does not know what was fed behind its back.
     bench.room._engine._seats.clear_all()
-    return rows
+    cold = turns[0].times[1]
+    return [
+        Pair(turn.what, turn.prefilled, turn.times, alone, cold / turn.times[1])
+        for turn, alone in zip(turns, bare, strict=True)
+    ]
+
+
+class Pair(NamedTuple):
+    """One request through the worker and the same pieces bare: seconds of wall and of CPU each,
+    and how many times as much CPU its conversation's cold prompt took."""
+
+    what: str
+    tokens: int
+    worker: tuple[float, float]
+    bare: tuple[float, float]
+    cold: float
 
 
 @dataclass
@@ -155,21 +180,23 @@ class _Turn:
                 backend.advance(0, piece.ids, logits=piece is pieces[-1])
         return time.perf_counter() - begun, time.process_time() - cpu
 
-    def row(self, size: int, bare: tuple[float, float]) -> Row:
-        return _row(f"{self.what}, blocks of {size}", self.prefilled, self.times, bare)
 
-
-def _row(what: str, tokens: int, worker: tuple[float, float], bare: tuple[float, float]) -> Row:
+def _row(what: str, pairs: Sequence[Pair]) -> Row:
+    """Medians over `pairs` of one kind; a ratio is of each pair, before its median."""
+    cpu = statistics.median(pair.worker[1] for pair in pairs)
+    wall = [pair.worker[0] / pair.bare[0] for pair in pairs]
     return {
         "what": what,
-        "tokens": tokens,
-        "worker s": worker[0],
-        "worker cpu s": worker[1],
-        "bare s": bare[0],
-        "bare cpu s": bare[1],
-        "tokens/cpu s": tokens / worker[1],
-        "worker/bare": worker[0] / bare[0],
-        "worker/bare cpu": worker[1] / bare[1],
+        "tokens": pairs[0].tokens,
+        "worker s": statistics.median(pair.worker[0] for pair in pairs),
+        "worker cpu s": cpu,
+        "bare s": statistics.median(pair.bare[0] for pair in pairs),
+        "bare cpu s": statistics.median(pair.bare[1] for pair in pairs),
+        "tokens/cpu s": pairs[0].tokens / cpu,
+        "worker/bare": statistics.median(wall),
+        "worst": max(wall),
+        "worker/bare cpu": statistics.median(pair.worker[1] / pair.bare[1] for pair in pairs),
+        "cold/warm": statistics.median(pair.cold for pair in pairs),
     }
 
 

@@ -157,6 +157,11 @@ def _small(body: bytes) -> Event:
     return read_entry(body)[1]
 
 
+def forget_decoded() -> None:
+    """Drop the entries that are remembered decoded: what was erased leaves no copy behind."""
+    _small.cache_clear()
+
+
 def _read_newest(unseen: Sequence[_Unseen], logs: EventLogs) -> None:
     """Take the newest READ_MAX entries of all together, newest first."""
     waiting: list[tuple[int, int]] = []

@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator
 from actors.events.beginnings import Beginnings
 from actors.events.book import Book
 from actors.events.collection import Collector
+from actors.events.context import forget_decoded
 from actors.events.conversations import Conversations
 from actors.events.endings import Endings
 from actors.events.erasure import erase_sessions
@@ -107,6 +108,7 @@ class EventsRoom(Room):
         counts = await erase_sessions(self._book, self._tables, ask)
         if ask.objects is None:
             counts |= await self._sources.erase(ask.takes)
+            forget_decoded()
         await asyncio.to_thread(self._tables.scrub)
         return counts
 

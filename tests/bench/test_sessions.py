@@ -17,10 +17,12 @@ def test_prints_each_figure_and_writes_it(
     folder = tmp_path / "disk"
     folder.mkdir()
     written = tmp_path / "sessions.json"
-    arguments = ["--sizes", "1000", "2000", "--repeats", "1", "--folder", str(folder)]
+    arguments = ["--sizes", "1000", "2000", "--repeats", "2", "--rounds", "2"]
+    arguments += ["--folder", str(folder)]
     sessions.main([*arguments, "--model", str(tiny_gemma.cached()), "--json", str(written)])
-    assert "Growth exponent" in capsys.readouterr().out
+    assert "Growth exponents" in capsys.readouterr().out
     rows = json.loads(written.read_text("utf-8"))["rows"]
+    rows, growth = rows[:12], rows[12:]
     assert [(row["events"], row["persona"]) for row in rows] == [
         (size, persona) for size in (1000, 2000) for persona in ("Timmy",) * 3 + ("Sally",) * 3
     ]
@@ -28,4 +30,10 @@ def test_prints_each_figure_and_writes_it(
         told = {"nothing": 0, "newest 20": 20}.get(row["unseen"])
         assert row["whole"] + row["counted"] == told or row["unseen"] == "everything"
         assert row["tokens"] <= 2048
+        assert 0 < row["p50 ms"] <= row["p99 ms"]
+    assert len(growth) == 6
+    # Sally's one source holds no thousand events yet: her turns read more at the larger size.
+    fitted = {(row["persona"], row["unseen"]): "p99" in row for row in growth}
+    assert fitted[("Timmy", "everything")]
+    assert not fitted[("Sally", "everything")]
     assert list(folder.iterdir()) == []

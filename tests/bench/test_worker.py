@@ -16,10 +16,11 @@ from tests.worker_rooms import opened
 def test_a_whole_run_has_every_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = tmp_path / "found.json"
     asked = ["--tiny", "--blocks", "40", "--history", "200", "--rounds", "3", "--repeats", "1"]
-    worker.main([*asked, "--gap", "0.01", "--json", str(found)])
+    worker.main([*asked, "--gap", "0.01", "--conversations", "2", "--json", str(found)])
     rows = json.loads(found.read_text("utf-8"))["rows"]
     assert [row["what"] for row in rows] == [
         "cold, blocks of 40",
+        "cold, after a gap, blocks of 40",
         "warm, blocks of 40",
         "warm, not settled, blocks of 40",
         "warm, after a gap, blocks of 40",
@@ -29,15 +30,27 @@ def test_a_whole_run_has_every_figure(tmp_path: Path, capsys: pytest.CaptureFixt
         "decode, 8 at once, tiny-gemma-throughput",
     ]
     # The answer that was not settled is fed with the turn.
-    assert [row["tokens"] for row in rows[1:4]] == [24, 24 + 40, 24]
+    assert [row["tokens"] for row in rows[2:5]] == [24, 24 + 40, 24]
     # How much of so short an answer is timed is the machine's affair; the bare side is whole.
-    for row in rows[5:]:
+    for row in rows[6:]:
         assert row["pairs"] == 1
         assert row["bare tokens/s"] > 0
         assert row["worker x bare"] >= 0
         assert row["worker x bare, cpu"] >= 0
     printed = capsys.readouterr().out
     assert all(row["what"] in printed for row in rows)
+
+
+def test_a_first_token_is_of_medians_and_its_ratio_of_pairs() -> None:
+    """Three pairs on a machine that slows down: each ratio is of its own pair."""
+    pairs = [
+        worker.Pair("warm", 24, (slow * over, slow), (float(slow), slow / over), 10.0 * slow)
+        for slow, over in ((1, 1.25), (10, 1.0), (100, 0.5))
+    ]
+    row = worker._row("some", pairs)
+    assert (row["worker s"], row["bare s"], row["tokens/cpu s"]) == (10, 10, 2.4)
+    assert (row["worker/bare"], row["worst"], row["worker/bare cpu"]) == (1.0, 1.25, 1.0)
+    assert row["cold/warm"] == 100
 
 
 def test_a_row_is_of_medians_and_its_ratio_of_pairs() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from actors.events.context import _small
 from actors.events.erasure import traces
 from protocol.errors import NotVisible
 from protocol.ids import BlockId
@@ -52,7 +53,10 @@ async def test_a_namespace_goes_whole_and_no_other(house: House) -> None:
     kept = await filled(house, "alice/kept")
     assert isinstance(house.tables, MemoryTables)
     assert house.logs is not None
+    assert _small.cache_info().currsize > 0
     counts = await house.room.erase(order("alice/gone"))
+    # Nor is an entry remembered that was read for a turn.
+    assert _small.cache_info().currsize == 0
     assert counts["sessions"] == 1
     assert counts["sources"] == 1
     assert counts["kinds"] == 1
