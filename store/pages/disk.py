@@ -90,12 +90,12 @@ class PageStore(Shelf):
             self._claim = _claim(root / "lock")
         except OSError as error:
             raise StoreFault(f"the page directory {root} cannot be used: {error}") from error
-        try:
+        with contextlib.ExitStack() as undo:
+            undo.callback(os.close, self._claim)
             self._index = PageIndex(root / "index.db")
+            undo.callback(self._index.close)
             self._recover(self._index.load(), {})
-        except BaseException:
-            os.close(self._claim)
-            raise
+            undo.pop_all()
 
     def put(self, page: Page, rows: PageRows) -> bool:
         """See `PageTier.put`."""

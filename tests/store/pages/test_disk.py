@@ -63,20 +63,6 @@ def test_pages_are_there_after_opening_again(tmp_path: Path) -> None:
     again.close()
 
 
-def test_the_directory_has_one_owner(tmp_path: Path) -> None:
-    store = disk(tmp_path)
-    with pytest.raises(StoreFault, match="in use by another process"):
-        disk(tmp_path)
-    store.close()
-    disk(tmp_path).close()
-
-
-def test_a_directory_that_cannot_be_used(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(StoreFault, match="cannot be used"):
-        disk(tmp_path / "file" / "pages")
-
-
 def test_files_are_private(tmp_path: Path) -> None:
     store = disk(tmp_path / "pages")
     store.put_many(PAGES)
