@@ -14,6 +14,7 @@ import json
 import os
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from typing import Any, NamedTuple
 
 _LOCK = Path(__file__).with_name("synapse.lock")
 _START_SECONDS_MAX = 120.0
+_PR_SET_PDEATHSIG = 1
 _CONFIG = """\
 server_name: "localhost"
 pid_file: {home}/synapse.pid
@@ -122,6 +124,15 @@ def environment() -> Path:
     return python
 
 
+# The server; on Linux it ends with the process that began it, however that one ends.
+_SERVER = f"""
+import ctypes, runpy, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl({_PR_SET_PDEATHSIG}, {int(signal.SIGTERM)})
+runpy.run_module("synapse.app.homeserver", run_name="__main__", alter_sys=True)
+"""
+
+
 @contextmanager
 def running(home: Path) -> Iterator[Synapse]:
     """A server with its data in `home`, ready; stopped, and waited for, at the end."""
@@ -132,7 +143,7 @@ def running(home: Path) -> Iterator[Synapse]:
     secret = secrets.token_urlsafe(24)
     config = home / "homeserver.yaml"
     config.write_text(_CONFIG.format(home=home, port=port, secret=secret))
-    words = [str(python), "-m", "synapse.app.homeserver", "-c", str(config)]
+    words = [str(python), "-c", _SERVER, "-c", str(config)]
     subprocess.run([*words, "--generate-keys"], check=True, cwd=home, capture_output=True)
     with (home / "synapse.log").open("wb") as log:
         server = subprocess.Popen(words, cwd=home, stdout=log, stderr=log)
