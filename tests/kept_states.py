@@ -14,15 +14,21 @@ from actors.worker.tiers import Tiers
 from actors.worker.writer import PageWriter
 from store.pages.disk import PageStore
 from store.pages.memory import MemoryPageTier
+from tests.bare_worker import Bare
 from tests.fake_backend import FakeBackend
 from tests.page_samples import TestClock, disk, files_below, overwrite
-from tests.worker_rooms import CHUNK, Bench, opened
+from tests.worker_rooms import CHUNK, Bench, Talk, opened
+from tests.worker_talks import expected as expected_of
 
 WINDOW = 24
-
-
+BACKEND = {"window_tokens": WINDOW, "context_tokens": 1024}
 # Whatever can be restored is: the tests' conversations are short.
 EAGER = {"gain_tokens_min": 1, "tail_tokens_min": 1}
+
+
+def expected(talk: Talk, *, tokens_max: int = 8) -> Bare:
+    """What a worker of any keeper must come to."""
+    return expected_of(talk, tokens_max=tokens_max, **BACKEND)
 
 
 class Keeper:
@@ -69,9 +75,7 @@ class Keeper:
         **options: Any,
     ) -> AsyncIterator[Bench]:
         """A worker on a fresh back end; killed at the end."""
-        backend = FakeBackend(
-            streams=streams, chunk_tokens=CHUNK, window_tokens=WINDOW, context_tokens=1024
-        )
+        backend = FakeBackend(streams=streams, chunk_tokens=CHUNK, **BACKEND)
         tiers = self.open(**options)
         async with opened(
             backend,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from protocol.errors import StoreFault
@@ -21,6 +21,8 @@ FULL_BYTES, SLIDING_BYTES = 48, 96
 # A page of the default model: 18,432 bytes a token, of which a sixth are full-attention layers.
 MODEL_FULL_BYTES, MODEL_SLIDING_BYTES = 3_072, 15_360
 Pages = list[tuple[Page, PageRows]]
+# Makes a tier of one kind with the budgets given, in bytes.
+Make = Callable[..., PageTier]
 
 
 class TestClock:
@@ -76,6 +78,11 @@ def chains_of(pages: Pages) -> list[ChainId]:
     return [page.chain for page, _ in pages]
 
 
+def names_of(infos: list[PageInfo]) -> list[ChainId]:
+    """Which pages they are, in their order."""
+    return [info.page.chain for info in infos]
+
+
 def one(tier: PageTier, page: Page) -> PageInfo:
     """The info of a page that is kept and has no parent."""
     (info,) = tier.longest(page.domain, [page.chain])
@@ -110,6 +117,16 @@ def tier_of(
     if kind == "memory":
         return MemoryPageTier(clock, budget_bytes, domain_budget_bytes)
     return PageStore(root, clock, key_for, budget_bytes, domain_budget_bytes, fsync=no_sync)
+
+
+def cost(make: Make) -> int:
+    """What a page of the samples that has a parent costs in this kind of tier: the most."""
+    tier = make()
+    first, second = talk("ann", "a", "b")
+    assert tier.put(*first)
+    before = tier.stats().bytes
+    assert tier.put(*second)
+    return tier.stats().bytes - before
 
 
 def overwrite(path: Path, body: bytes) -> None:

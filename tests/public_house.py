@@ -32,7 +32,7 @@ from store.memory_tables import MemoryTables
 from store.pages.disk import PageStore
 from store.pages.header import domain_digest
 from store.pages.memory import MemoryPageTier
-from tests.block_samples import Pair
+from tests.block_samples import Pair, system, user
 from tests.exact_models import MODELS
 from tests.model_fixtures import tiny
 from tests.page_samples import TestClock, key_for
@@ -42,6 +42,9 @@ from tests.worker_rooms import inline
 TINY = MODELS["tiny"]
 RESPONSE_TOKENS = 6
 NO_TELEMETRY = ("advance", "assemble", "generate", "read", "write")
+# What is published, if anything is.
+SYSTEM = system("You are a raven that answers in few words. " * 8)
+GUIDE = user("The guide of the house: knock twice, wipe your feet. " * 4)
 
 
 @dataclass
@@ -205,3 +208,22 @@ async def public_house(pages: Path) -> AsyncIterator[PublicHouse]:
         yield house
     finally:
         await house.stop()
+
+
+async def seer(house: PublicHouse, name: str) -> Principal:
+    """Who may know what was reused, in its own domain and in the public one."""
+    return await house.house.enroll(name, telemetry=["public"])
+
+
+async def private_run(house: PublicHouse, talk: list[Pair], name: str) -> Told:
+    """What a worker gives that never saw anything, of an installation without publications."""
+    async with public_house(house.pages.parent / f"private-{name}") as other:
+        return await other.turn(await seer(other, "nobody"), talk)
+
+
+def same(told: Told, other: Told) -> None:
+    """The same answer out of the same state."""
+    assert told.ids == other.ids
+    assert told.known.state_digest == other.known.state_digest
+    assert told.known.prompt_tokens == other.known.prompt_tokens
+    assert told.prompt.context == other.prompt.context

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,11 +19,10 @@ from msgspec import structs
 
 from protocol.messages.worker import Receipt
 from protocol.tokens import TokenIds, pack, unpack
-from tests.bare_worker import Bare, bare_answer
-from tests.fake_backend import FakeBackend
-from tests.kept_states import WINDOW, Keeper
+from tests.kept_states import Keeper, expected
 from tests.page_samples import MODEL_FULL_BYTES, MODEL_SLIDING_BYTES, files_below
-from tests.worker_rooms import CHUNK, EOT, OPENER, Bench, Talk, text_ids
+from tests.worker_rooms import OPENER, Bench, Talk, text_ids
+from tests.worker_talks import prompt_ids, shared
 
 MODEL_TOKEN_BYTES = MODEL_FULL_BYTES + MODEL_SLIDING_BYTES
 KINDS = ["append"] * 4 + ["branch", "edit", "again", "bob", "evict", "evict", "restart", "spoil"]
@@ -38,29 +36,6 @@ steps = st.lists(
     min_size=2,
     max_size=14,
 )
-
-
-def expected(talk: Talk, *, tokens_max: int = 8) -> Bare:
-    """What a fresh back end gives for that prompt, and nothing else ever fed."""
-    return bare_answer(
-        FakeBackend(chunk_tokens=CHUNK, window_tokens=WINDOW, context_tokens=1024),
-        talk.segments,
-        OPENER,
-        tokens_max=tokens_max,
-        stop_ids=frozenset((EOT,)),
-        chunk_tokens=CHUNK,
-    )
-
-
-def prompt_ids(talk: Talk) -> TokenIds:
-    return tuple(i for s in talk.segments for i in unpack(s.head) + unpack(s.content)) + OPENER
-
-
-def shared(one: Sequence[int], other: Sequence[int]) -> int:
-    count = 0
-    while count < min(len(one), len(other)) and one[count] == other[count]:
-        count += 1
-    return count
 
 
 class Follower:

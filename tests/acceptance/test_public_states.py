@@ -20,13 +20,12 @@ from msgspec import structs
 
 from protocol.ids import BlockId
 from protocol.messages.assembler import Segment
-from protocol.tokens import TokenIds, unpack
+from protocol.tokens import TokenIds
 from store.memory_tables import MemoryTables
 from store.pages.header import domain_digest
-from tests.bare_worker import Bare, bare_answer
-from tests.fake_backend import FakeBackend
-from tests.kept_states import WINDOW, Keeper
-from tests.worker_rooms import CHUNK, EOT, OPENER, Bench, Board, Talk, stated, text_ids
+from tests.kept_states import Keeper, expected
+from tests.worker_rooms import CHUNK, Bench, Board, Talk, stated, text_ids
+from tests.worker_talks import prompt_ids, shared
 
 # What may be public: one after the other at the beginning of a conversation.
 PUBLIC_TALK = Talk().add("user", text_ids("a" * 40)).add("user", text_ids("b" * 11))
@@ -46,29 +45,6 @@ steps = st.lists(
     min_size=3,
     max_size=16,
 )
-
-
-def prompt_ids(talk: Talk) -> TokenIds:
-    return tuple(i for s in talk.segments for i in unpack(s.head) + unpack(s.content)) + OPENER
-
-
-def shared(one: Sequence[int], other: Sequence[int]) -> int:
-    count = 0
-    while count < min(len(one), len(other)) and one[count] == other[count]:
-        count += 1
-    return count
-
-
-def expected(talk: Talk) -> Bare:
-    """What a fresh back end gives for that prompt, and nothing else ever fed."""
-    return bare_answer(
-        FakeBackend(chunk_tokens=CHUNK, window_tokens=WINDOW, context_tokens=1024),
-        talk.segments,
-        OPENER,
-        tokens_max=8,
-        stop_ids=frozenset((EOT,)),
-        chunk_tokens=CHUNK,
-    )
 
 
 class Follower:

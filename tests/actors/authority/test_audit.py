@@ -8,29 +8,19 @@ import pytest
 
 from actors.authority.audit import AUDIT, ROWS_MAX, audit_entry
 from actors.gateway.caller import Caller
-from actors.gateway.keys import KeyHolder
 from protocol import cbor
-from protocol.capability import attenuate
 from protocol.errors import AuthorityError, ContentError, CorruptObject, HuginnError, NotVisible
 from protocol.messages import Empty
 from protocol.messages import authority as messages
 from protocol.record import Record
-from protocol.resource import Resource, ResourceKind
-from protocol.signing import Signer
 from store.tables import LogEntry, LogHead, verify_chain
+from tests.authority_asks import CAROL, narrowed
 from tests.rooms import Installation, Principal, opened
-
-CAROL = Signer(b"\x21" * 32)
 
 
 @pytest.fixture
 async def house() -> Installation:
     return await Installation(audited=True).start()
-
-
-@pytest.fixture
-async def operator(house: Installation) -> Principal:
-    return await house.enroll("operator", administers=True)
 
 
 async def page(
@@ -128,18 +118,8 @@ async def test_nobody_else_reads_it(house: Installation, operator: Principal) ->
     message = alice.message("authority", "audit", messages.AskAudit(limit=1))
     assert await refused(house, "authority", message) == "right"
     # Neither one who administers a part, nor a room by its own handle.
-    assert operator.row.admin_chain is not None
-    chain = attenuate(
-        operator.row.admin_chain,
-        operator.signer,
-        audience=CAROL.public,
-        resource=Resource(kind=ResourceKind.NAMESPACE, name="team"),
-        nonce=house.entropy.draw(16),
-    )
-    fields = {name: getattr(operator.row, name) for name in operator.row.__struct_fields__}
-    row = type(operator.row)(**{**fields, "admin_chain": list(chain)})
     with pytest.raises(NotVisible):
-        await page(Caller(KeyHolder(row, CAROL), house.ports, "request"))
+        await page(narrowed(house, operator, "team"))
     with pytest.raises(NotVisible):
         await house.post.rooms["ropes"].ask_as_self(
             "authority", "audit", messages.AskAudit(limit=1), messages.AuditPage

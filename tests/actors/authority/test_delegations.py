@@ -32,11 +32,6 @@ Chain = tuple[bytes, ...]
 
 
 @pytest.fixture
-async def house() -> Installation:
-    return await Installation().start()
-
-
-@pytest.fixture
 async def alice(house: Installation) -> Principal:
     return await house.enroll("alice")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from random import Random
 
 import pytest
@@ -17,27 +16,13 @@ from actors.muninn.limits import MemoLimits
 from actors.muninn.memo import DomainMemo
 from protocol.errors import CorruptObject, StoreFault
 from protocol.ids import InvocationId
-from protocol.signing import Signer
 from store.memory_tables import MemoryTables
-from store.tables import LogHead, Tables
-from tests.derivations import (
-    EXECUTORS,
-    SEALER,
-    STRANGER,
-    FailingTables,
-    advance,
-    seen,
-)
-from tests.worker_rooms import HandClock
+from store.tables import LogHead
+from tests.derivations import SEALER, STRANGER, FailingTables, advance, seen
+from tests.memos import opened
 
 KEYS = 8
 LIMITS = MemoLimits(entries_max=160, resident_max=100)
-
-
-def opened(tables: Tables, limits: MemoLimits = LIMITS, *, signer: Signer = SEALER) -> DomainMemo:
-    return DomainMemo(
-        tables, "alice", EXECUTORS, limits, Counter(), signer=signer, clock=HandClock()
-    )
 
 
 def repeated(number: int, run: int, **changes: object) -> Examined:
@@ -58,7 +43,7 @@ def guards(tables: MemoryTables) -> dict[InvocationId, Guard]:
 
 async def filled(tables: MemoryTables) -> DomainMemo:
     """A crowded memo: repeats of everything, a spot check of a repeat, a conflict, an expiry."""
-    memo = opened(tables)
+    memo = opened(tables, LIMITS)
     await memo.admit([repeated(n, run) for run in range(18) for n in range(KEYS)])
     checked = repeated(2, 16).id
     await memo.admit([repeated(2, 99, verifier=checked), seen(advance(3, page=1))])
@@ -110,7 +95,7 @@ async def test_what_is_needed_stays_and_repeats_go() -> None:
     assert (checkpoint.log, checkpoint.seq, checkpoint.digest) == (log.name, *old)
     assert tables.logs() == [fresh.name]
     # It is what a restart and a rebuild find as well, and it goes on.
-    again = opened(tables)
+    again = opened(tables, LIMITS)
     assert (again.sound, served(again)) == (True, known)
     assert await again.rebuild()
     assert (served(again), guards(tables)) == (known, after)
@@ -138,7 +123,7 @@ async def test_whatever_was_said_compacting_changes_no_verdict() -> None:
     for seed in range(4):
         random = Random(seed)
         one, other = MemoryTables(), MemoryTables()
-        memos = opened(one), opened(other, MemoLimits(10**6, 100))
+        memos = opened(one, LIMITS), opened(other, MemoLimits(10**6, 100))
         heard: list[Examined] = []
 
         def said(random: Random = random, heard: list[Examined] = heard) -> Examined | InvocationId:
@@ -172,7 +157,7 @@ async def test_whatever_was_said_compacting_changes_no_verdict() -> None:
 async def test_a_checkpoint_of_another_is_not_believed() -> None:
     tables = MemoryTables()
     await (await filled(tables)).compact()
-    stranger = opened(tables, signer=STRANGER)
+    stranger = opened(tables, LIMITS, signer=STRANGER)
     assert await stranger.rebuild()
     assert stranger.figures()["damaged"] == 1
     signed = EvidenceLog(tables, "alice", 1).read(1)
@@ -195,13 +180,13 @@ async def test_what_was_begun_and_not_finished_is_no_generation() -> None:
     assert last_generation(tables, "alice") == 0
     # Nor is it appended to, by a rebuild without a header or by the next one.
     tables.keyed(MEMO).delete(b"alice")
-    again = opened(tables)
+    again = opened(tables, LIMITS)
     assert await again.rebuild()
     assert served(again) == known
     assert await again.compact()
     assert served(again) == known
     assert tables.logs() == [log.next().name]
-    disowned = opened(tables)
+    disowned = opened(tables, LIMITS)
     assert await disowned.rebuild(disown=True)
     assert disowned.figures()["evidence"] == 1
 

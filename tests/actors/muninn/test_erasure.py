@@ -21,11 +21,6 @@ def order(*domains: str, principals: tuple[bytes, ...] = ()) -> Erase:
     )
 
 
-@pytest.fixture
-async def raven() -> Raven:
-    return await Raven().start()
-
-
 @pytest.mark.req("AUT-8")
 async def test_a_domain_goes_and_the_others_stay(raven: Raven) -> None:
     for domain in ("alice", "bob"):

@@ -1,4 +1,4 @@
-"""The engine stepped by hand: whose turn it is, and what happens when something breaks."""
+"""The engine stepped by hand: whose turn it is, when pages go out, what is posted when."""
 
 from __future__ import annotations
 
@@ -8,101 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.worker.answer import Answer
 from actors.worker.drivers import step
-from actors.worker.engine import Engine
 from actors.worker.fairness import TOKENS_PER_ROUND
-from actors.worker.jobs import (
-    DigestKnown,
-    Event,
-    Job,
-    JobKey,
-    Owner,
-    Settled,
-    Settlement,
-    Withdrawal,
-    Withdrawn,
-)
-from actors.worker.prompt import PromptReader
-from actors.worker.tiers import Tiers
-from protocol.errors import HuginnError, StoreFault, WorkerFault
+from actors.worker.jobs import DigestKnown, Settled
+from protocol.errors import WorkerFault
 from protocol.messages.worker import Item
-from protocol.publication import PUBLIC
-from protocol.tokens import pack
-from store.pages.memory import MemoryPageTier
+from tests.engine_stands import CHUNK, Stand
 from tests.fake_backend import FakeBackend
-from tests.worker_rooms import OPENER, PROFILE, HandClock, Talk, asked, text_ids
-
-CHUNK = 64
-HOUR_NS = 3600 * 10**9
-
-
-class Stand:
-    """An engine, its fake back end, and what was posted, by job name."""
-
-    def __init__(self, tiers: Tiers | None = None, **backend: Any) -> None:
-        self.backend = FakeBackend(**{"chunk_tokens": CHUNK, **backend})
-        self.clock = HandClock()
-        self.engine = Engine(self.backend, self.clock, PROFILE, reproducible=True, tiers=tiers)
-        self.posted: dict[str, list[Event]] = {}
-        self.reader = PromptReader(
-            PROFILE, self.backend.tokenizer, context_tokens=512, chunk_tokens=CHUNK
-        )
-
-    def job(
-        self,
-        name: str,
-        size: int,
-        *,
-        tokens_max: int = 8,
-        domain: str = "alice",
-        talk: Talk | None = None,
-        public: int = 0,
-    ) -> Job:
-        """The first `public` segments of `talk` are public."""
-        talk = talk or Talk().add("user", text_ids(name + "x" * size))
-        ask = asked(talk.segments, response=name, tokens_max=tokens_max, stop_ids=[])
-        prompt = self.reader.read(talk.segments, pack(OPENER), answer_tokens=1, public=public)
-        answer = Answer(ask, self.backend.tokenizer, prompt=prompt.ids, context_tokens=512, seed=1)
-        made = Job(
-            key=JobKey(Owner(domain, b"p"), name),
-            prompt=prompt,
-            answer=answer,
-            context=None,
-            queued_ns=self.clock.now_ns,
-            deadline_ns=self.clock.now_ns + HOUR_NS,
-            post=self.posted.setdefault(name, []).append,
-        )
-        self.engine.submit(made)
-        return made
-
-    def settle(
-        self, name: str, size: int, *, talk: Talk | None = None, public: int = 0
-    ) -> Settlement:
-        talk = talk or Talk().add("user", text_ids(name + "x" * size))
-        made = Settlement(
-            key=JobKey(Owner("alice", b"p"), name),
-            prompt=self.reader.read(talk.segments, b"", answer_tokens=0, public=public),
-            deadline_ns=self.clock.now_ns + HOUR_NS,
-            post=self.posted.setdefault(name, []).append,
-        )
-        self.engine.submit(made)
-        return made
-
-    def run(self, steps_max: int = 10_000) -> None:
-        for _ in range(steps_max):
-            if not step(self.engine):
-                return
-        raise AssertionError("the engine never comes to rest")
-
-    def end(self, name: str) -> Item | HuginnError:
-        ends = [
-            event
-            for event in self.posted[name]
-            if isinstance(event, HuginnError) or (isinstance(event, Item) and event.kind == "end")
-        ]
-        assert len(ends) == 1, "a job ends once"
-        return ends[0]
+from tests.worker_rooms import text_ids
 
 
 @pytest.mark.req("KV-12")
@@ -211,16 +124,6 @@ def test_the_window_forces_pages_out_in_time() -> None:
     assert last.digest is not None
 
 
-def test_an_export_that_fails_costs_the_digest_alone() -> None:
-    stand = Stand(window_tokens=32)
-    stand.job("a", 300)
-    stand.run()
-    end = stand.end("a")
-    assert isinstance(end, Item)
-    assert stand.posted["a"][-1] == DigestKnown(None)
-    assert stand.engine.jobs_failed == 0
-
-
 def test_what_was_posted_comes_in_order() -> None:
     stand = Stand()
     stand.job("a", 100, tokens_max=20)
@@ -245,58 +148,6 @@ def test_cancelled_jobs_end_in_every_state() -> None:
         assert stand.backend.length(stream.index) == stream.tokens
 
 
-def test_a_stream_that_cannot_be_emptied_is_retired_and_the_others_serve() -> None:
-    stand = Stand(streams=2)
-    real = stand.backend.truncate
-
-    def refuse(stream: int, tokens: int) -> None:
-        if stream == 0:
-            raise WorkerFault("no")
-        real(stream, tokens)
-
-    stand.job("a", 100)
-    step(stand.engine)
-    stand.backend.truncate = refuse  # type: ignore[method-assign]
-    stand.run()
-    assert isinstance(stand.end("a"), Item)
-    for name in ("b", "c"):
-        stand.job(name, 100)
-        stand.run()
-        assert isinstance(stand.end(name), Item)
-    assert stand.engine.streams[0].retired
-
-
-def test_with_every_stream_retired_jobs_fail_with_a_reason() -> None:
-    stand = Stand(streams=1)
-
-    def refuse(stream: int, tokens: int) -> None:
-        raise WorkerFault("no")
-
-    stand.backend.truncate = refuse  # type: ignore[method-assign]
-    stand.job("a", 10)
-    stand.run()
-    stand.job("b", 10)
-    stand.run()
-    end = stand.end("b")
-    assert isinstance(end, WorkerFault)
-    assert "restart" in str(end)
-
-
-def test_a_fault_of_the_engine_fails_every_job_and_it_goes_on() -> None:
-    stand = Stand()
-    stand.job("a", 100)
-    stand.settle("s", 10)
-    step(stand.engine)
-    stand.engine._turns.choose = None  # type: ignore[assignment]
-    assert step(stand.engine)
-    assert isinstance(stand.end("a"), WorkerFault)
-    assert isinstance(stand.posted["s"][-1], WorkerFault)
-    del stand.engine._turns.choose
-    stand.job("b", 100)
-    stand.run()
-    assert isinstance(stand.end("b"), Item)
-
-
 def test_a_settlement_that_is_resident_already_feeds_nothing() -> None:
     stand = Stand()
     first = stand.settle("s", 100)
@@ -314,93 +165,6 @@ def test_a_settlement_that_is_resident_already_feeds_nothing() -> None:
     assert len(stand.backend.fed) == fed
     assert again.fed == []
     again.cancelled = True
-
-
-def test_a_settlement_that_fails_is_an_error_and_leaves_nothing() -> None:
-    stand = Stand()
-    stand.settle("s", 100)
-    stand.backend.fault = "keep"
-    stand.run()
-    assert isinstance(stand.posted["s"][-1], WorkerFault)
-    assert stand.engine.resident_tokens == 0
-
-
-# -- what is public ----------------------------------------------------------------------------
-
-SHARED = Talk().add("user", text_ids("s" * 300))
-
-
-@pytest.mark.req("AUT-5")
-def test_a_public_beginning_is_kept_for_all_and_the_rest_for_its_domain() -> None:
-    host = MemoryPageTier(HandClock(), 2**20)
-    stand = Stand(Tiers(host, gain_tokens_min=1))
-    job = stand.job("a", 0, talk=SHARED.add("user", text_ids("mine")), public=1)
-    stand.run()
-    chains = job.prompt.chains
-    assert job.prompt.public == len(chains) - 1 == 5
-    assert [info.page.chain for info in host.find(PUBLIC, chains)] == list(chains[:-1])
-    assert [info.page.chain for info in host.find("alice", chains)] == [chains[-1]]
-    for public, tokens in [(1, job.prompt.public_tokens), (0, 0)]:
-        other = SHARED.add("user", text_ids(f"his {public}"))
-        stand.job(f"b{public}", 0, talk=other, public=public, domain=f"bob {public}")
-        stand.run()
-        end = stand.end(f"b{public}")
-        assert isinstance(end, Item)
-        assert end.receipt is not None
-        assert end.receipt.reused_tokens == tokens
-        assert end.receipt.public_tokens == (tokens or None)
-
-
-@pytest.mark.req("AUT-5")
-@pytest.mark.parametrize("steps", range(8))
-def test_a_withdrawal_between_two_chunks_makes_the_rest_private(steps: int) -> None:
-    """At whatever point it comes, nothing is kept for all afterwards: not what is being fed, not
-    what waits, not what settles."""
-    host = MemoryPageTier(HandClock(), 2**20)
-    stand = Stand(Tiers(host, gain_tokens_min=1), streams=2)
-    jobs = [
-        stand.job(name, 0, talk=SHARED.add("user", text_ids(name)), public=1, domain=name)
-        for name in "abc"
-    ]
-    stand.settle("s", 0, talk=SHARED.add("user", text_ids("later")), public=1)
-    for _ in range(steps):
-        step(stand.engine)
-    posted: list[Event] = []
-    stand.engine.submit(Withdrawal(posted.append))
-    step(stand.engine)
-    assert posted == [Withdrawn()]
-    stand.run()
-    assert not any(
-        boundary.public for stream in stand.engine.streams for boundary in stream.boundaries
-    )
-    for job in jobs:
-        assert host.find(PUBLIC, job.prompt.chains) == []
-        assert isinstance(stand.end(job.key.response), Item)
-    stand.job("d", 0, talk=SHARED.add("user", text_ids("d")), domain="dora")
-    stand.run()
-    end = stand.end("d")
-    assert isinstance(end, Item)
-    assert end.receipt is not None
-    assert end.receipt.reused_tokens == 0
-
-
-@pytest.mark.req("AUT-5")
-def test_a_settlement_publishes_what_is_public_of_it() -> None:
-    host = MemoryPageTier(HandClock(), 2**20)
-    stand = Stand(Tiers(host, gain_tokens_min=1))
-    settlement = stand.settle("s", 0, talk=SHARED.add("user", text_ids("x")), public=1)
-    stand.run()
-    assert len(host.find(PUBLIC, settlement.prompt.chains)) == settlement.prompt.public == 5
-
-
-def test_a_withdrawal_that_cannot_delete_says_so() -> None:
-    host = MemoryPageTier(HandClock(), 2**20)
-    stand = Stand(Tiers(host))
-    host.close()
-    posted: list[Event] = []
-    stand.engine.submit(Withdrawal(posted.append))
-    stand.run()
-    assert [type(event) for event in posted] == [StoreFault]
 
 
 def test_what_was_posted_is_flushed_once_a_unit_and_between_two_groups() -> None:
@@ -428,17 +192,3 @@ def test_what_was_posted_is_flushed_once_a_unit_and_between_two_groups() -> None
     stand.engine.fail_all(WorkerFault("of the test"))
     assert flushed
     assert all(isinstance(stand.end(name), WorkerFault) for name in ("one", "two"))
-
-
-@pytest.mark.req("AUT-5")
-@pytest.mark.parametrize("steps", range(4))
-def test_a_withdrawal_in_the_middle_of_a_settlement_makes_the_rest_private(steps: int) -> None:
-    host = MemoryPageTier(HandClock(), 2**20)
-    stand = Stand(Tiers(host, gain_tokens_min=1))
-    settlement = stand.settle("s", 0, talk=SHARED.add("user", text_ids("x")), public=1)
-    for _ in range(steps):
-        step(stand.engine)
-    stand.engine.submit(Withdrawal(lambda event: None))
-    stand.run()
-    assert host.find(PUBLIC, settlement.prompt.chains) == []
-    assert stand.engine.streams[0].tokens == settlement.prompt.tokens
