@@ -11,8 +11,9 @@ after it were told, and the input. With `history` it is what the client resent, 
 at its anchor (`alignment`).
 
 A session that has turns is gone on with only by who may read its namespace: what the turn begins
-with is what was said, also where it is remembered here. For others that session is none; a first
-turn holds nothing but what its own caller brings and may observe.
+with is what was said, also where it is remembered here. Others have the first turn of sessions that
+they opened themselves, which holds nothing but what they bring and may observe; any other session
+is none for them.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from actors.events.book import NOT_VISIBLE, RESPONSES, Live, response_key, respo
 from actors.events.context import PromptContext
 from actors.events.conversations import Conversations
 from actors.events.reminder import is_reminder
-from actors.events.scope import may_read, require
+from actors.events.scope import holder, may_read, require
 from actors.events.sessions import Sessions, check_text, marked, new_id, unmarked, used
 from actors.events.turns import Kept, Placed, Turn, step
 from actors.ports import Clock, Entropy
@@ -148,7 +149,7 @@ class Beginnings:
     ) -> messages.BegunTurn | _Busy:
         """The turn that was begun, or the open one that is in the way."""
         async with self._book.held(*where) as live:
-            if live.session.turns:
+            if live.session.turns or live.session.alone != holder(call):
                 _check_reads(call, live.session.namespace)
             now_ns = self._clock.wall_ns()
             known = live.keyed(ask.key) if ask.key else None
@@ -208,6 +209,7 @@ class Beginnings:
             reminder=told.block,
             history_digest=talk.history_digest,
             base=base,
+            begun_by=holder(call),
         )
         assert _grows(turn), "marks only grow along a lineage"
         await self._keep(live, turn, parent, told, now_ns)

@@ -42,7 +42,8 @@ T = TypeVar("T")
 
 class Session(Record):
     """One session. `start` are the marks before its first turn, `marks` those of its newest turn,
-    which is `head` and number `turns` (0: none yet). Counters are over all its turns."""
+    which is `head` and number `turns` (0: none yet). Counters are over all its turns. `alone`: the
+    holder that opened it, where that may not read the namespace: nobody else finds it by place."""
 
     v: Literal[1]
     id: str
@@ -60,6 +61,12 @@ class Session(Record):
     scope: list[str] | None = None
     place: str | None = None
     head: str | None = None
+    alone: bytes | None = None
+
+    @property
+    def spot(self) -> str | None:
+        """What it is found by, if it is at a place."""
+        return None if self.place is None else spot(self.place, self.alone)
 
 
 class Live:
@@ -113,6 +120,16 @@ class Live:
         if found is None:
             raise NotVisible(NOT_VISIBLE)
         return found
+
+    @property
+    def seen(self) -> list[Mark]:
+        """The marks of the session; of one that is a holder's alone, as of that one's own last
+        turn, whoever went on with it."""
+        session = self.session
+        if session.alone is None:
+            return session.marks
+        own = (turn.marks_after for turn in reversed(self.turns) if turn.begun_by == session.alone)
+        return next(own, session.start)
 
     def keyed(self, key: str) -> Turn | None:
         """The newest turn that was begun with that key."""
@@ -168,8 +185,8 @@ class Book:
 
     def _index(self, session: Session) -> None:
         self._sessions[session.id] = session
-        if session.place is not None:
-            self._places[session.namespace, session.place] = session.id
+        if session.spot is not None:
+            self._places[session.namespace, session.spot] = session.id
 
     # -- finding -----------------------------------------------------------------------------
 
@@ -178,6 +195,7 @@ class Book:
         return list(self._sessions.values())
 
     def at_place(self, namespace: str, place: str) -> Session | None:
+        """The newest session at `place`, which is a `spot`."""
         found = self._places.get((namespace, place))
         return None if found is None else self._sessions[found]
 
@@ -290,12 +308,13 @@ class Book:
         await settled(self._tables.apply_soon([*rows, *changes]))
         self._sessions.pop(session.id, None)
         self._live.pop(session.id, None)
-        if session.place is not None:
-            self._places.pop((session.namespace, session.place), None)
+        # A later one may be there by now.
+        if session.spot and self._places.get((session.namespace, session.spot)) == session.id:
+            del self._places[session.namespace, session.spot]
         live.tell()
 
     def archived(self, namespace: str, place: str) -> Session | None:
-        """The session that was collected at this place, if one was."""
+        """The session that was collected at `place`, which is a `spot`, if one was."""
         row = self._tables.keyed(ARCHIVE).get(archive_key(namespace, place))
         return None if row is None else decode_record(Session, row)
 
@@ -310,6 +329,12 @@ def response_key(namespace: str, response: str) -> bytes:
 
 def response_row(session: str, number: int) -> bytes:
     return session.encode() + number.to_bytes(8, "big")
+
+
+def spot(place: str, alone: bytes | None) -> str:
+    """What sessions at `place` are found by: those of one holder `alone` by itself, and those of
+    all who may read by the place. No place has a zero in it."""
+    return place if alone is None else f"{place}\0{alone.hex()}"
 
 
 def archive_key(namespace: str, place: str) -> bytes:

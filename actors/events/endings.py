@@ -3,8 +3,10 @@
 An answer is kept before anybody hears its end. First the conversation with the answer goes into the
 ropes room, then the turn names it, in one transaction: a crash between the two leaves an open turn,
 and the same `finish_turn` said again stores the same blocks under the same ids. A turn that
-another one continued became unfinished with that, and its answer comes too late (Conflict). Who may
-answer in a namespace and not read there is told nothing of the conversation.
+another one continued became unfinished with that, and its answer comes too late (Conflict).
+
+Who may answer in a namespace and not read there goes on with and ends the turns that it began, and
+is told nothing of the conversation. Any other turn is none for it.
 """
 
 from __future__ import annotations
@@ -12,14 +14,14 @@ from __future__ import annotations
 import msgspec
 
 from actors.events.alignment import block_id
-from actors.events.book import Book, Live
+from actors.events.book import NOT_VISIBLE, Book, Live
 from actors.events.conversations import Conversations
-from actors.events.scope import may_read, require
+from actors.events.scope import may_have, may_read, require
 from actors.events.turns import Turn, step
 from actors.ports import Clock
 from actors.room import Call
 from protocol.blocks import BlockType, ContextBlock, Representation, Role, Source, text_block
-from protocol.errors import Conflict, ContentError, LimitExceeded
+from protocol.errors import Conflict, ContentError, LimitExceeded, NotVisible
 from protocol.ids import TextId
 from protocol.messages import Empty
 from protocol.messages import events as messages
@@ -51,11 +53,11 @@ class Endings:
 
     async def renew(self, call: Call, ask: messages.RenewTurn) -> messages.Renewed:
         namespace = require(call, Right.GENERATE, ask.namespace)
-        return await self._book.undivided(self._renew(namespace, ask))
+        return await self._book.undivided(self._renew(call, namespace, ask))
 
-    async def _renew(self, namespace: str, ask: messages.RenewTurn) -> messages.Renewed:
+    async def _renew(self, call: Call, namespace: str, ask: messages.RenewTurn) -> messages.Renewed:
         async with self._book.held(namespace, ask.session) as live:
-            turn = live.named(ask.turn)
+            turn = _named(call, live, ask.turn)
             step(turn, "renew")
             lease_ns = self._clock.wall_ns() + self._lease_ns
             await self._book.renew(live, turn.number, lease_ns)
@@ -63,12 +65,12 @@ class Endings:
 
     async def abandon(self, call: Call, ask: messages.AbandonTurn) -> Empty:
         namespace = require(call, Right.GENERATE, ask.namespace)
-        await self._book.undivided(self._abandon(namespace, ask))
+        await self._book.undivided(self._abandon(call, namespace, ask))
         return Empty()
 
-    async def _abandon(self, namespace: str, ask: messages.AbandonTurn) -> None:
+    async def _abandon(self, call: Call, namespace: str, ask: messages.AbandonTurn) -> None:
         async with self._book.held(namespace, ask.session) as live:
-            turn = live.named(ask.turn)
+            turn = _named(call, live, ask.turn)
             state = step(turn, "abandon")
             if state != turn.state:
                 await self._book.write(live, [msgspec.structs.replace(turn, state=state)])
@@ -81,7 +83,7 @@ class Endings:
         self, call: Call, namespace: str, ask: messages.FinishTurn
     ) -> messages.FinishedTurn:
         async with self._book.held(namespace, ask.session) as live:
-            turn = live.named(ask.turn)
+            turn = _named(call, live, ask.turn)
             state = step(turn, "finish")
             if ask.note is not None and len(ask.note) > messages.NOTE_BYTES_MAX:
                 raise LimitExceeded(
@@ -157,3 +159,11 @@ class Endings:
                 trust=True,
             )
         return NewBlock(block=block, content=content)
+
+
+def _named(call: Call, live: Live, id: str) -> Turn:
+    """The turn `id` of the session; NotVisible, also if it is another's and `call` may not read."""
+    turn = live.named(id)
+    if not may_have(call, live.session.namespace, turn.begun_by):
+        raise NotVisible(NOT_VISIBLE)
+    return turn

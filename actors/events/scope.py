@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from actors.room import Call
 from protocol.errors import NotVisible
-from protocol.ids import SourceId
+from protocol.ids import SourceId, framed_digest
 from protocol.resource import Resource, ResourceKind, Right
 
 
@@ -45,6 +45,24 @@ def may_read(call: Call, namespace: str) -> bool:
     """Whether the caller may be told what was said in `namespace`. To begin and to end turns there
     takes less."""
     return call.handle.permits(Right.READ, Resource(kind=ResourceKind.NAMESPACE, name=namespace))
+
+
+def holder(call: Call) -> bytes:
+    """In whose hands the caller's handle is: 32 bytes, the same for one message and the next. They
+    are the principal's key or, of a handle that was given out below its own, what names that handle
+    and the key that signs for it: a gateway signs for all that are shown to it."""
+    handle = call.handle
+    if handle.audience == handle.principal:
+        return handle.principal
+    # The last link is made for the message, or for the next few.
+    given = handle.lineage[-2:][0]
+    return framed_digest("huginn.holder/1", given.digest + handle.audience)
+
+
+def may_have(call: Call, namespace: str, begun_by: bytes | None) -> bool:
+    """Whether what the holder `begun_by` began in `namespace` is there for the caller: its own, or
+    anybody's where it may read."""
+    return may_read(call, namespace) or begun_by == holder(call)
 
 
 def require(call: Call, right: Right, namespace: str) -> str:

@@ -4,6 +4,10 @@ A session is a conversation, neither a persona nor a transport. Where a transpor
 happens (`place`) there is one, made on first use; sharing one is to name it. A session that was
 idle for long is collected: its turns go, and what it had seen stays in the archive of its place, so
 that a conversation taken up again is told what happened meanwhile and nothing twice.
+
+Who may not read a namespace finds no session there but its own: where others have a session it
+opens another, and its own has ended for it with the first turn (`beginnings`): then it opens the
+next, which has seen as much as it did itself.
 """
 
 from __future__ import annotations
@@ -13,16 +17,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from actors.events.book import (
     ARCHIVE,
+    NOT_VISIBLE,
     Book,
     Live,
     Session,
     archive_key,
     session_row,
+    spot,
 )
 from actors.events.context import Marks, PromptContext, assemble_prompt_context
-from actors.events.scope import Scopes, require
+from actors.events.scope import Scopes, holder, may_have, may_read, require
 from actors.events.turns import Turn, listed
 from actors.ports import Clock, Entropy
 from actors.room import Call
@@ -99,11 +107,14 @@ class Sessions:
         self, call: Call, ask: messages.OpenSession, namespace: str
     ) -> messages.SessionRow:
         async with self._opening:
-            there = self.book.at_place(namespace, ask.place) if ask.place else None
-            if there is not None:
+            alone = None if may_read(call, namespace) else holder(call)
+            place = None if ask.place is None else spot(ask.place, alone)
+            there = None if place is None else self.book.at_place(namespace, place)
+            if there is not None and (alone is None or not there.turns):
                 return session_row(there)
             now_ns = self._clock.wall_ns()
-            start = marked(self._start(call, ask, namespace))
+            before = None if place is None else self._before(namespace, place, there)
+            start = marked(self._start(call, ask, namespace, before))
             session = Session(
                 v=1,
                 id=new_id("session", self._entropy),
@@ -120,12 +131,22 @@ class Sessions:
                 dropped=0,
                 scope=None if ask.scope is None else sorted(set(ask.scope)),
                 place=ask.place,
+                alone=alone,
             )
             await self.book.add(session)
             return session_row(session)
 
-    def _start(self, call: Call, ask: messages.OpenSession, namespace: str) -> Marks:
-        """What a new session counts as having seen."""
+    def _before(self, namespace: str, place: str, there: Session | None) -> list[Mark] | None:
+        """The marks of the session that is, or was, at the spot `place`."""
+        if there is not None:
+            return self.book.live(namespace, there.id).seen
+        archived = self.book.archived(namespace, place)
+        return None if archived is None else archived.marks
+
+    def _start(
+        self, call: Call, ask: messages.OpenSession, namespace: str, before: list[Mark] | None
+    ) -> Marks:
+        """What a new session counts as having seen; `before`: what was seen at its place."""
         sources = self._scopes.in_scope(call, namespace, ask.scope)
         if ask.scope is not None:
             if len(ask.scope) > SCOPE_MAX:
@@ -133,10 +154,9 @@ class Sessions:
             missing = set(ask.scope) - {source.label(namespace) for source in sources}
             if missing:
                 raise NotVisible(f"no such source in this view: {min(missing)!r:.80}")
-        archived = self.book.archived(namespace, ask.place) if ask.place else None
-        if archived is not None:
-            # It saw this much before it was collected; anything since is news.
-            return unmarked(archived.marks)
+        if before is not None:
+            # Anything since is news.
+            return unmarked(before)
         if ask.since == "beginning":
             return {}
         return {source.id: source.head for source in sources}
@@ -165,14 +185,15 @@ class Sessions:
         live = self.book.live(namespace, session)
         turn = live.turn(number)
         if turn.state != "finished":
-            raise NotVisible("no such response in this view")
+            raise NotVisible(NOT_VISIBLE)
         return messages.ResponseRow(session=session, turn=self._listed(live, turn), note=turn.note)
 
     async def forget_response(self, call: Call, ask: messages.AskResponse) -> Empty:
         namespace = require(call, Right.GENERATE, ask.namespace)
         session, number = self.book.answered(namespace, ask.response)
-        if self.book.live(namespace, session).turn(number).state != "finished":
-            raise NotVisible("no such response in this view")
+        turn = self.book.live(namespace, session).turn(number)
+        if turn.state != "finished" or not may_have(call, namespace, turn.begun_by):
+            raise NotVisible(NOT_VISIBLE)
         await self.book.undivided(self._forget_response(namespace, session, ask.response))
         return Empty()
 
@@ -246,10 +267,10 @@ class Sessions:
             session = live.session
             if session.used_ns >= before_ns:
                 return
-            key = archive_key(session.namespace, session.place or session.id)
-            row = Put(ARCHIVE, key, encode_record(session))
+            key = archive_key(session.namespace, session.spot or session.id)
+            row = encode_record(msgspec.structs.replace(session, marks=live.seen))
             changes: list[Change] = [
-                row,
+                Put(ARCHIVE, key, row),
                 Trim(ARCHIVE, self.limits.archived_max, archive_key(session.namespace, "")),
                 Trim(ARCHIVE, ARCHIVED_TOTAL_MAX),
             ]

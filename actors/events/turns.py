@@ -70,6 +70,7 @@ class Turn(Record):
     conversation that it asked about is the first `keep` blocks of `base` and then `tail`; once
     finished it is `kept`, whose last block is the answer. `messages` are the client's in it,
     without the answer; `history` is what it resent, if it did. `lease_ns` as of the beginning.
+    `begun_by`: the holder that began it (`scope.holder`).
     """
 
     v: Literal[1]
@@ -97,6 +98,7 @@ class Turn(Record):
     answer: BlockId | None = None
     context: ContextId | None = None
     note: bytes | None = None
+    begun_by: bytes | None = None
 
     @property
     def injected(self) -> int:

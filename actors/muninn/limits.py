@@ -9,6 +9,8 @@ from dataclasses import dataclass
 class MemoLimits:
     """Of one domain, so that none can fill another's: entries of the evidence log (about 5 kB
     each with their index; 0: nothing is remembered), and invocations whose evidence is at hand.
+    There is no number for all domains together: the operator makes them, and what one has takes
+    nothing from another.
 
     From seven eighths of its entries on a log is compacted as soon as that can give an eighth
     back; what is new after that, and has no room, is not taken in."""

@@ -70,7 +70,8 @@ class OpenSession(Record):
     `place` is where a transport's conversation happens (`matrix:!room:host`): one session for each,
     made on first use. `scope` are names of sources (None: all that the principal may observe). From
     `now`, the session is unaware of what lies in the logs already; from `beginning`, its first turn
-    says what does.
+    says what does. For who may not read the namespace nobody else has a session at `place`, and its
+    own, once it has a turn, is followed by another.
     """
 
     namespace: str
@@ -178,8 +179,8 @@ class BeginTurn(Record):
     the newest; with `history` always the newest); `parent_response` names it by its response,
     and then `session` may be left out. `key`: a turn with a key that the session has seen is not
     begun again: what became of it is answered. `wait_ns_max`: how long to wait for a turn that is
-    open on the same parent, before Conflict. A session that has turns is there for those alone who
-    may read the namespace.
+    open on the same parent, before Conflict. A session that has turns, or that another opened, is
+    there for those alone who may read the namespace.
     """
 
     namespace: str
@@ -214,7 +215,8 @@ class BegunTurn(Record):
 
 
 class RenewTurn(Record):
-    """Hold the turn for longer; Conflict if its lease ran out and another turn continued it."""
+    """Hold the turn for longer; Conflict if its lease ran out and another turn continued it. To
+    this and what follows, turns of others are there for those alone who may read the namespace."""
 
     namespace: str
     session: str

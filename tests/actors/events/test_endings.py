@@ -171,7 +171,8 @@ async def test_who_may_not_read_ends_its_turn_and_is_told_no_conversation(
     house: House, forgotten: bool
 ) -> None:
     blind = await house.rooms.enroll("blind", namespace=NAMESPACE, rights=["generate", "write"])
-    session = (await house.open()).id
+    opened = messages.OpenSession(namespace=NAMESPACE, persona="Timmy", since="now")
+    session = (await house.ask("open_session", opened, messages.SessionRow, as_=blind)).id
     ask = messages.BeginTurn(
         namespace=NAMESPACE, session=session, response="r", wait_ns_max=0, input=[user("a")]
     )

@@ -133,7 +133,8 @@ async def test_a_session_outside_the_view_is_none(house: House) -> None:
 async def test_all_is_what_the_principal_may_observe(house: House) -> None:
     blind = await house.rooms.enroll("blind", namespace=NAMESPACE, rights=["generate", "write"])
     await house.emit("huskies", merged("1"))
-    session = (await house.open()).id
+    opened = messages.OpenSession(namespace=NAMESPACE, persona="Timmy", since="beginning")
+    session = (await house.ask("open_session", opened, messages.SessionRow, as_=blind)).id
     ask = messages.BeginTurn(
         namespace=NAMESPACE, session=session, response="r", wait_ns_max=0, input=[user("a")]
     )
