@@ -20,16 +20,11 @@ from store.blobs import BlobFiles
 from store.memory_objects import MemoryObjectStore
 from store.sqlite import Database
 from store.sqlite_objects import SqliteObjectStore
-from tests.actors.ropes.test_room import Watched, block_id, commit, committed, entries
 from tests.block_samples import Pair, file, model, system, user
 from tests.rooms import Installation, Principal, opened, reply_to
+from tests.ropes_rooms import Watched, block_id, commit, committed, entries
 
 PAIRS = [system("Be brief."), file("notes", "a.txt"), user("Hi"), model("Hello")]
-
-
-@pytest.fixture
-async def house() -> Installation:
-    return await Installation(store=Watched()).start()
 
 
 @pytest.fixture
