@@ -116,7 +116,8 @@ class _Rows:
 
 class FakeBackend:
     """Implements Backend. `fed` lists every call that changed a stream, in order; `fault` makes
-    the next one fail and leave its stream as it was (`keep`) or empty (`clear`)."""
+    the next one fail and leave its stream as it was (`keep`) or empty (`clear`), with an error of
+    `fault_class`."""
 
     def __init__(
         self,
@@ -138,6 +139,7 @@ class FakeBackend:
         self.memory = Memory(rows, kv, kv + 1_000)
         self.fed: list[Fed] = []
         self.fault: Literal["keep", "clear"] | None = None
+        self.fault_class: type[Exception] = WorkerFault
         self._rows = [_Rows() for _ in range(streams)]
         self._lent: list[Logits] = []
         self._busy = threading.Lock()
@@ -259,7 +261,7 @@ class FakeBackend:
             kind, self.fault = self.fault, None
             if kind == "clear":
                 held.cut(0)
-            raise WorkerFault("a fault that the test asked for")
+            raise self.fault_class("a fault that the test asked for")
 
     def _check(self, stream: int, ids: TokenIds) -> None:
         held = self._stream(stream)

@@ -202,7 +202,7 @@ class Engine:
             try:
                 # The last advance is always fed anew: only feeding gives logits.
                 seat = self._seats.take(job.domain, job.prompt.chains[:-1], job.public)
-            except HuginnError as error:
+            except Exception as error:
                 self._fail(job, error)
                 continue
             if seat is None:
@@ -238,10 +238,7 @@ class Engine:
         self._forget(job)
         if job.stream >= 0:
             self._seats.clear(job.stream)
-        if not isinstance(error, HuginnError):
-            log.error("job %s failed", job.key.response, exc_info=error)
-            error = WorkerFault(f"the worker failed on this request: {type(error).__name__}")
-        job.post(error)
+        job.post(_fault(error, f"job {job.key.response}"))
 
     def _forget(self, job: Job) -> None:
         for queue in (self._waiting, self._prefilling, self._decoding):
@@ -366,11 +363,11 @@ class Engine:
                 self._seats.feed(choice.stream, advance, chain, logits=False, public=public_now)
                 self.prefilled_tokens += len(advance.ids)
                 settlement.fed.append(choice.keep)
-        except HuginnError as error:
+        except Exception as error:
             self.jobs_failed += 1
             if settlement in self._settling:
                 self._settling.remove(settlement)
-            settlement.post(error)
+            settlement.post(_fault(error, "a settlement"))
         return True
 
     # -- what is known afterwards ------------------------------------------------------------
@@ -387,3 +384,11 @@ class Engine:
         """The pages of the stream's first `count` boundaries, all of which are digested."""
         pages = (boundary.page for boundary in self.streams[stream].boundaries[:count])
         return tuple(page for page in pages if page is not None)
+
+
+def _fault(error: Exception, what: str) -> HuginnError:
+    """`error` as `what` is told it: one that nobody foresaw is logged, and named alone."""
+    if isinstance(error, HuginnError):
+        return error
+    log.error("%s failed", what, exc_info=error)
+    return WorkerFault(f"the worker failed on this request: {type(error).__name__}")

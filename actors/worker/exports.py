@@ -21,7 +21,6 @@ from actors.worker.backend import Backend, PageRows
 from actors.worker.pages import page_digest, state_digest
 from actors.worker.streams import Streams
 from actors.worker.tiers import Tiers
-from protocol.errors import WorkerFault
 from protocol.ids import ProfileId, StateId
 from protocol.publication import PUBLIC
 from store.pages.tier import Page
@@ -108,7 +107,7 @@ class Exports:
         start = self._start(stream)
         try:
             rows = self._backend.export(stream, start, boundary.tokens)
-        except WorkerFault as error:
+        except Exception as error:
             log.warning("no state digests from token %d of stream %d: %s", start, stream, error)
             self._broken[stream] = True
             self._give_up(stream, self._done[stream])

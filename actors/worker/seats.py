@@ -29,7 +29,7 @@ from actors.worker.exports import Exports
 from actors.worker.schedule import Advance
 from actors.worker.streams import Choice, Streams
 from actors.worker.tiers import Fetched, Tiers
-from protocol.errors import HuginnError, WorkerFault
+from protocol.errors import WorkerFault
 from protocol.ids import ChainId, ProfileId
 from protocol.publication import PUBLIC
 
@@ -122,7 +122,7 @@ class Seats:
             self._expect(stream, advance.start)
             found = self._backend.advance(stream, advance.ids, logits=logits)
             self._expect(stream, advance.stop)
-        except HuginnError:
+        except Exception:
             if not self.streams[stream].leased:
                 self.clear(stream)
             raise
@@ -152,7 +152,7 @@ class Seats:
             if self._backend.length(stream) != tokens:
                 self._backend.truncate(stream, tokens)
             self._expect(stream, tokens)
-        except HuginnError as error:
+        except Exception as error:
             log.warning("stream %d could not be cut back and is cleared: %s", stream, error)
             self.clear(stream)
             return False
@@ -165,7 +165,7 @@ class Seats:
         try:
             self._backend.truncate(stream, 0)
             self._expect(stream, 0)
-        except HuginnError:
+        except Exception:
             log.exception("stream %d cannot be emptied and is retired", stream)
             self.streams.retire(stream)
         else:
@@ -195,7 +195,7 @@ class Seats:
         try:
             self._cut(Choice(target, 0, 0))
             self._fill(target, domain, fetched)
-        except HuginnError as error:
+        except Exception as error:
             log.warning("a restore of %d tokens failed: %s", fetched.tokens, error)
             self.clear(target)
             found.pages_refused.append("restore")
@@ -234,7 +234,7 @@ class Seats:
             if self._backend.length(choice.stream) != choice.tokens:
                 self._backend.truncate(choice.stream, choice.tokens)
             self._expect(choice.stream, choice.tokens)
-        except HuginnError:
+        except Exception:
             self.clear(choice.stream)
             raise
 

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
 from actors.worker.drivers import step
 from actors.worker.jobs import DigestKnown
+from actors.worker.streams import Choice, Streams
 from protocol.errors import WorkerFault
+from protocol.ids import ChainId
 from protocol.messages.worker import Item
 from tests.engine_stands import Stand
+from tests.killed_worker import tiers_over
+from tests.worker_rooms import Talk, text_ids
+
+FAULTS = pytest.mark.parametrize("fault", [WorkerFault, ValueError, MemoryError])
 
 
 def test_an_export_that_fails_costs_the_digest_alone() -> None:
@@ -71,10 +82,71 @@ def test_a_fault_of_the_engine_fails_every_job_and_it_goes_on() -> None:
     assert isinstance(stand.end("b"), Item)
 
 
-def test_a_settlement_that_fails_is_an_error_and_leaves_nothing() -> None:
+@FAULTS
+def test_a_settlement_that_fails_is_an_error_and_leaves_nothing(fault: type[Exception]) -> None:
+    """To itself: an answer that is being given goes on."""
     stand = Stand()
+    stand.job("a", 20, tokens_max=60)
     stand.settle("s", 100)
-    stand.backend.fault = "keep"
+    while not stand.engine.decoded_tokens:
+        step(stand.engine)
+    stand.engine._settle_chunk()
+    stand.backend.fault, stand.backend.fault_class = "keep", fault
+    stand.engine._settle_chunk()
     stand.run()
     assert isinstance(stand.posted["s"][-1], WorkerFault)
-    assert stand.engine.resident_tokens == 0
+    end = stand.end("a")
+    assert isinstance(end, Item)
+    assert end.finish == "length"
+    assert stand.engine.jobs_failed == 1
+
+
+@FAULTS
+def test_a_restore_that_fails_costs_its_prompt_the_reuse_and_nobody_an_answer(
+    tmp_path: Path, fault: type[Exception]
+) -> None:
+    stand = Stand(tiers_over(tmp_path))
+    talk = Talk().add("user", text_ids("a" * 200))
+    stand.job("a", 0, talk=talk)
+    stand.run()
+    stand.engine._seats.clear_all()
+    stand.job("b", 20, tokens_max=60, domain="bob")
+    while not stand.engine.decoded_tokens > 8:
+        step(stand.engine)
+    # The next call that changes a stream is the restore.
+    stand.backend.fault, stand.backend.fault_class = "clear", fault
+    stand.job("again", 0, talk=talk)
+    stand.engine._receive()
+    stand.engine._admit()
+    assert stand.backend.fault is None
+    stand.run()
+    for name in ("again", "b"):
+        end = stand.end(name)
+        assert isinstance(end, Item)
+        assert end.finish == "length"
+    end = stand.end("again")
+    assert isinstance(end, Item)
+    assert end.receipt is not None
+    assert (end.receipt.reused_tokens, end.receipt.pages_refused) == (0, ["restore"])
+
+
+class Broken(Streams):
+    """A table with a bug: it fails whoever is to be given a stream, once."""
+
+    def choose(self, domain: str, chains: Sequence[ChainId], public: int = 0) -> Choice | None:
+        self.__class__ = Streams  # type: ignore[assignment]
+        raise KeyError(domain)
+
+
+def test_what_nobody_foresaw_is_one_jobs_fault_and_names_itself() -> None:
+    stand = Stand()
+    stand.job("a", 20, tokens_max=60)
+    while not stand.engine.decoded_tokens:
+        step(stand.engine)
+    stand.engine.streams.__class__ = Broken
+    stand.job("b", 20)
+    stand.run()
+    end = stand.end("b")
+    assert isinstance(end, WorkerFault)
+    assert "KeyError" in end.message
+    assert isinstance(stand.end("a"), Item)
