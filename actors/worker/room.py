@@ -226,13 +226,16 @@ class WorkerRoom(LedgerOperations, Room):
         return receipt
 
     async def on_pages(self, call: Call, ask: AskPages) -> HeldPages:
-        """Whether the tiers hold such pages in the caller's own domain."""
-        tiers, domain = self._tiers, call.domain
+        """Whether the tiers hold such pages in the caller's own domain, or in the public one if it
+        may know what was reused there."""
+        tiers, domains = self._tiers, [call.domain]
+        if call.handle.sees(PUBLIC):
+            domains.append(PUBLIC)
         with self._admission.page_ask(len(ask.pages)):
             if tiers is None:
                 return HeldPages(held=False)
             held = await self._blocking(
-                lambda: all(tiers.holds(domain, ask.chain, page) for page in ask.pages)
+                lambda: all(tiers.holds(domains, ask.chain, page) for page in ask.pages)
             )
         return HeldPages(held=bool(held))
 

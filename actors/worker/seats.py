@@ -184,11 +184,13 @@ class Seats:
         could not be done."""
         if self._tiers is None:
             return None
+        found.pages_refused += self._tiers.lost(domain, chains, public)
         pages = self._tiers.longest(domain, chains, public)
         if not pages or self._target(choice, pages[-1].stop) is None:
             return None
         fetched = self._tiers.fetch(pages, self._backend.sliding_start)
-        found.pages_verified, found.pages_refused = len(fetched.infos), fetched.refused
+        found.pages_verified = len(fetched.infos)
+        found.pages_refused += fetched.refused
         target = self._target(choice, fetched.tokens)
         if target is None:
             return None

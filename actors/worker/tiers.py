@@ -126,6 +126,15 @@ class Tiers:
             found.append(held)
         return found
 
+    def lost(self, domain: str, chains: Sequence[ChainId], public: int = 0) -> list[str]:
+        """Why pages of `chains` are not there that were when the service ran last, each once."""
+        return [
+            reason
+            for tier in self._tiers.values()
+            for of, asked in ((domain, chains), (PUBLIC, chains[:public]))
+            for reason in tier.lost(of, asked)
+        ]
+
     def drop(self, domain: str) -> None:
         """Erase every page of `domain`, in memory, in the queue and on disk. Raises StoreFault if
         the disk refuses."""
@@ -169,11 +178,11 @@ class Tiers:
                 # A shorter prefix needs older sliding rows: those pages are read again.
                 pages = pages[: len(fetched.infos)]
 
-    def holds(self, domain: str, chain: ChainId, page: PageId) -> bool:
-        """Whether any tier has the page of `chain`, for `domain` or for everybody, and gives rows
-        that hash to `page`. Any thread may call."""
+    def holds(self, domains: Sequence[str], chain: ChainId, page: PageId) -> bool:
+        """Whether any tier has the page of `chain` in one of `domains`, and gives rows that hash to
+        `page`. Any thread may call."""
         for tier in self._tiers.values():
-            for info in (*tier.find(PUBLIC, [chain]), *tier.find(domain, [chain])):
+            for info in (info for domain in domains for info in tier.find(domain, [chain])):
                 rows = tier.read(info, BOTH)
                 if not isinstance(rows, Refused) and page_digest(rows) == page:
                     return True

@@ -166,8 +166,9 @@ class AskReceipt(Record):
 
 
 class AskPages(Record):
-    """Whether these pages of the state `chain` are held for the caller's domain: 1 to 64 of them,
-    in one of at most eight such questions at once."""
+    """Whether these pages of the state `chain` are held for the caller's domain, or in the public
+    one if the caller has `telemetry` there: 1 to 64 of them, in one of at most eight such questions
+    at once."""
 
     chain: ChainId
     pages: list[PageId]

@@ -151,6 +151,7 @@ class PageStore(Shelf):
         with self._writing, self._lock:
             self._check_open()
             entries = self._catalog.drop(digest)
+            self._lost = {key: why for key, why in self._lost.items() if key[0] != digest}
             try:
                 files, size = self._files.drop(digest)
                 self._index.rewrite(self._catalog.entries())
@@ -212,6 +213,7 @@ class PageStore(Shelf):
         self._unsynced.add(header.domain)
         with self._lock:
             entry = self._catalog.add(header, size, self._clock.wall_ns())
+            self._lost.pop(key, None)
             entry.saved_ns = entry.used_ns
             self._stats.written += 1
             self._stats.written_bytes += size
@@ -289,6 +291,7 @@ class PageStore(Shelf):
         self._unsynced = {entry.header.domain for entry in found.entries}
         with self._lock:
             self._catalog.load(found.entries)
+            self._lost = found.lost
             self._stats.reclaimed += found.reclaimed
             for reason, count in found.refused.items():
                 self._stats.refused[reason] = self._stats.refused.get(reason, 0) + count

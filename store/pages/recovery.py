@@ -18,13 +18,15 @@ from store.pages.tier import Reason, Refused
 
 @dataclass(slots=True)
 class Recovered:
-    """`adopted` are entries that no row told of; `stale` rows that no file bears out."""
+    """`adopted` are entries that no row told of; `stale` rows that no file bears out; `lost` says
+    of which page there was something that is no page, or of which there is nothing but a row."""
 
     entries: list[Entry] = field(default_factory=list)
     adopted: list[Entry] = field(default_factory=list)
     stale: list[Key] = field(default_factory=list)
     reclaimed: int = 0
     refused: Counter[Reason] = field(default_factory=Counter)
+    lost: dict[Key, Reason] = field(default_factory=dict)
 
 
 def recover(files: PageFiles, rows: Mapping[Key, Entry]) -> Recovered:
@@ -48,6 +50,7 @@ def recover(files: PageFiles, rows: Mapping[Key, Entry]) -> Recovered:
             if header.reason != "busy":
                 _remove(files, found)
             result.refused[header.reason] += 1
+            result.lost[key] = header.reason
             continue
         # When it was last used nobody knows any more; it was written then.
         used_ns = max(0, found.modified_ns)
@@ -56,6 +59,9 @@ def recover(files: PageFiles, rows: Mapping[Key, Entry]) -> Recovered:
         result.entries.append(entry)
         result.adopted.append(entry)
     result.stale = [key for key in rows if key not in seen]
+    for key in result.stale:
+        # Counted nowhere: an eviction that a death broke off leaves the same.
+        result.lost.setdefault(key, "missing")
     return result
 
 

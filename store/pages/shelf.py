@@ -37,6 +37,8 @@ class Shelf:
         self._lock = threading.RLock()
         self._catalog = Catalog(budget_bytes, domain_budget_bytes)
         self._stats = PageStats()
+        # Pages that were found damaged, or gone, when the tier was opened: nobody was told yet.
+        self._lost: dict[Key, Reason] = {}
         self._closed = False
 
     def longest(self, domain: str, chains: Sequence[ChainId]) -> list[PageInfo]:
@@ -57,6 +59,16 @@ class Shelf:
             self._check_open()
             entries = [self._catalog.get((own, chain.digest)) for chain in chains]
         return [info_of(domain, entry.header) for entry in entries if entry is not None]
+
+    def lost(self, domain: str, chains: Sequence[ChainId]) -> list[Reason]:
+        """See `PageTier.lost`."""
+        own = domain_digest(domain)
+        with self._lock:
+            self._check_open()
+            if not self._lost:
+                return []
+            found = [self._lost.pop((own, chain.digest), None) for chain in chains]
+        return [reason for reason in found if reason is not None]
 
     @contextmanager
     def lease(self, infos: Sequence[PageInfo]) -> Iterator[list[PageInfo]]:

@@ -143,6 +143,10 @@ class PageTier(Protocol):
     def find(self, domain: str, chains: Sequence[ChainId]) -> list[PageInfo]:
         """Those of `chains` whose pages are kept in `domain` itself, whatever lies between."""
 
+    def lost(self, domain: str, chains: Sequence[ChainId]) -> list[Reason]:
+        """Why those of `chains` were refused whose pages in `domain` were no good, or gone, when
+        the tier was opened; each is told once."""
+
     def read(self, info: PageInfo, sections: Sequence[Section] = FULL) -> PageRows | Refused:
         """The sections asked for, verified; one that was not asked for is empty.
 

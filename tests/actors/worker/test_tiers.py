@@ -210,18 +210,19 @@ def test_a_page_is_held_where_its_bytes_are() -> None:
     digest = page_digest(rows)
     for host, other in ((tier([(page, rows)]), tier()), (tier(), tier([(page, rows)]))):
         tiers = Tiers(host, other)
-        assert tiers.holds("ann", page.chain, digest)
-        assert not tiers.holds("bob", page.chain, digest)
-        assert not tiers.holds("ann", page.chain, PageId.of(b"another"))
-        assert not tiers.holds("ann", chains_of(talk("ann", 3))[0], digest)
+        assert tiers.holds(["ann"], page.chain, digest)
+        assert not tiers.holds(["bob"], page.chain, digest)
+        assert tiers.holds(["bob", "ann"], page.chain, digest)
+        assert not tiers.holds(["ann"], page.chain, PageId.of(b"another"))
+        assert not tiers.holds(["ann"], chains_of(talk("ann", 3))[0], digest)
     # A page that reads back otherwise is not held, and another tier may have it.
     spoilt = tier([(page, rows)])
     (info,) = spoilt.find("ann", [page.chain])
     spoilt.spoil(info)
-    assert not Tiers(spoilt, tier()).holds("ann", page.chain, digest)
+    assert not Tiers(spoilt, tier()).holds(["ann"], page.chain, digest)
     spoilt = tier([(page, rows)])
     spoilt.spoil(info)
-    assert Tiers(spoilt, tier([(page, rows)])).holds("ann", page.chain, digest)
+    assert Tiers(spoilt, tier([(page, rows)])).holds(["ann"], page.chain, digest)
 
 
 @pytest.mark.req("AUT-8")

@@ -48,6 +48,8 @@ def test_rows_are_believed_only_for_files_of_their_length(files: PageFiles) -> N
     assert len(found.entries) == 4
     assert len(found.adopted) == 3
     assert found.stale == [(bytes(32), bytes(32))]
+    assert found.lost == {(bytes(32), bytes(32)): "missing"}
+    assert found.refused == {}
 
 
 @pytest.mark.req("KV-6")
@@ -62,4 +64,6 @@ def test_what_is_no_page_is_gone(files: PageFiles) -> None:
     assert [entry.header for entry in found.entries] == HEADERS[:1]
     assert found.reclaimed == 2
     assert found.refused == {"name": 1, "size": 1, "header": 1}
+    reasons = ("name", "size", "header")
+    assert found.lost == dict(zip(map(key_of, HEADERS[1:]), reasons, strict=True))
     assert files_below(files.root) == [path(files, 0)]
