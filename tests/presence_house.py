@@ -2,8 +2,7 @@
 
 Every room is the product's own, and the gateway is asked over HTTP. Objects lie in the product's
 store, tables in memory. The worker's back end is the strict fake, and keeps pages in memory and on
-disk. The clock stands still, so what differs between two worlds are drawn ids; `Seen` has them
-numbered in the order in which they are met.
+disk. The clock stands still, so what differs between two worlds are drawn ids.
 """
 
 from __future__ import annotations
@@ -12,10 +11,9 @@ import asyncio
 import hashlib
 import itertools
 import json
-import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +25,10 @@ from actors.gateway.caller import DELEGATED_RIGHTS
 from actors.gateway.front import FrontRoom
 from actors.gateway.http.app import make_app, serve
 from actors.gateway.keys import ApiKeys, KeyRow, mint_key
+from actors.gateway.limits import Limits
 from actors.gateway.models import ServedModel
 from actors.gateway.room import Gateway
+from actors.gateway.transports.matrix_inbox import Inbox
 from actors.muninn.room import MuninnRoom
 from actors.worker.drivers import LoopDriver
 from actors.worker.limits import WorkerLimits
@@ -49,6 +49,7 @@ from tests.events_rooms import events_room
 from tests.fake_backend import FakeBackend
 from tests.fake_tokenizer import FakeTokenizer
 from tests.page_samples import TestClock, disk
+from tests.presence_seen import Seen
 from tests.rooms import PROFILE, SECOND, YEAR_NS, Installation, Principal, enrolment, profile
 from tests.stores import sqlite_store
 from tests.worker_rooms import inline, until
@@ -72,55 +73,16 @@ TEXTS = (
     "no",
 )
 ANSWER_TOKENS = 5
-# An id that was drawn: a word and 26 characters of base32, or 20 hexadecimal digits. The key of a
-# source is drawn, and with it the ids of the source and of its events, entries, and cursors.
-_DRAWN = re.compile(
-    r"\b[a-z]+[-_](?:[a-z2-7]{26}|[0-9a-f]{20})\b"
-    r"|\b(?:source|event):[a-z2-7]{52}\b"
-    r"|\b(?:public_key|entry|cursor)\":\"[^\"]+"
-)
-ID = re.compile(r"\b[a-z]+:[a-z2-7]{52}\b")
+# All that a principal may have where it works.
+ALL_RIGHTS = sorted(right.value for right in NAMESPACE_RIGHTS)
+# Answers that one owner may have open, cancellations ahead of their answers, and requests.
+OWNER_MAX = 3
 DAY_NS = 86_400 * SECOND
 _LATER_NS = 1_800_000_000 * SECOND + 40 * DAY_NS
 # So many turns of the loop bring whatever a stream has to who reads it.
 _TURNS = 100
 _HIDDEN = frozenset(("Date", "Server"))
 Request = tuple[str, str, Any]
-
-
-class Different(Exception):
-    """An answer that is not the one of the other world."""
-
-
-@dataclass
-class Seen:
-    """What somebody was answered: `said`, with drawn ids numbered, and `ids` as they were. With
-    `wanted`, what is said in another world, the first answer that differs raises Different."""
-
-    wanted: list[tuple[str, str]] | None = None
-    said: list[tuple[str, str]] = field(default_factory=list)
-    ids: list[str] = field(default_factory=list)
-    _numbers: dict[str, int] = field(default_factory=dict)
-
-    def add(self, label: str, text: str) -> None:
-        self.ids += [*_DRAWN.findall(text), *ID.findall(text)]
-        self.said.append((self._numbered(label), self._numbered(text)))
-        if self.wanted is not None:
-            wanted = self.wanted[len(self.said) - 1]
-            if self.said[-1] != wanted:
-                raise Different(f"{self.said[-1]} where the other world has {wanted}")
-
-    def known(self, id: str) -> str:
-        """An id that is asked for: it counts as met, so that it has one number in both worlds."""
-        self._numbers.setdefault(id, len(self._numbers))
-        return id
-
-    def _numbered(self, text: str) -> str:
-        def number(found: re.Match[str]) -> str:
-            word = re.split('[-:_"]', found[0])[0]
-            return f"<{word} {self._numbers.setdefault(found[0], len(self._numbers))}>"
-
-        return _DRAWN.sub(number, text)
 
 
 @dataclass(frozen=True)
@@ -138,11 +100,12 @@ class Person:
 class House:
     """One world. `people` are alice, whose past it is about; bob, who may not see telemetry; boris,
     who sees that of his own domain; and wendy, who may write and answer where alice works, and read
-    and observe nothing there; each in a domain of their own. `goes_on`: alice lives here, and goes
-    on while others are told what happens."""
+    and observe nothing there; each in a domain of their own; and an operator. `goes_on`: alice
+    lives here, and goes on while others are told what happens. `streams`: of the back end."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, streams: int = 16) -> None:
         (root / "objects").mkdir()
+        self.streams = streams
         self.rooms = Installation(
             reporting=True,
             profiles={PROFILE: profile(PROFILE)},
@@ -170,18 +133,21 @@ class House:
             self.keys,
             [ServedModel(MODEL, PROFILE, "worker", INFO, FakeTokenizer(), 1_700_000_000)],
             version="0.0-test",
+            limits=Limits(requests_open_max=OWNER_MAX),
         )
         # Not started: the gateway is served below. It has its part in erasures.
-        front = FrontRoom(self.rooms.world("gateway"), self.gateway, host="127.0.0.1", port=0)
-        self.rooms.post.rooms["gateway"] = front
-        every = sorted(right.value for right in NAMESPACE_RIGHTS)
+        self.inbox = Inbox(MemoryTables())
+        self.rooms.post.rooms["gateway"] = FrontRoom(
+            self.rooms.world("gateway"), self.gateway, host="127.0.0.1", port=0, inbox=self.inbox
+        )
+        every = ALL_RIGHTS
         less = [right for right in every if right != "telemetry"]
         # Bob's telemetry is taken away altogether; boris has his own domain's, and the public one.
-        await self._enroll("alice", every, telemetry=None)
-        await self._enroll("bob", less, telemetry=None)
-        await self._enroll("boris", every, telemetry=[PUBLIC])
-        await self._enroll("wendy", ["generate", "write"], telemetry=None, namespace="alice")
-        await self._enroll("operator", every, telemetry=[PUBLIC], administers=True)
+        await self.enroll("alice", every, telemetry=[PUBLIC])
+        await self.enroll("bob", less, telemetry=None)
+        await self.enroll("boris", every, telemetry=[PUBLIC])
+        await self.enroll("wendy", ["generate", "write"], telemetry=None, namespace="alice")
+        await self.enroll("operator", every, telemetry=[PUBLIC], administers=True)
         self.app = make_app(self.gateway)
         self._runner, port = await serve(self.app, "127.0.0.1", 0)
         self.runner_address = f"http://127.0.0.1:{port}"
@@ -189,7 +155,10 @@ class House:
 
     def _worker(self) -> WorkerRoom:
         self.backend = FakeBackend(
-            streams=16, context_tokens=CONTEXT_TOKENS, chunk_tokens=CHUNK, window_tokens=64
+            streams=self.streams,
+            context_tokens=CONTEXT_TOKENS,
+            chunk_tokens=CHUNK,
+            window_tokens=64,
         )
         self.backend.tokenizer = FakeTokenizer()  # type: ignore[assignment]
         self.host = MemoryPageTier(TestClock(), 2**30)
@@ -205,19 +174,21 @@ class House:
             profile_name=PROFILE,
             public_table=tables.keyed("public"),
             tiers=Tiers(self.host, self.disk, self.writer, gain_tokens_min=1, tail_tokens_min=1),
-            limits=WorkerLimits(chunk_tokens=CHUNK, states_equal=True, drain_ns=SECOND),
+            limits=WorkerLimits(
+                chunk_tokens=CHUNK,
+                states_equal=True,
+                drain_ns=SECOND,
+                jobs_owner_max=OWNER_MAX,
+                tombstones_max=OWNER_MAX,
+            ),
             driver=LoopDriver(),
             blocking=inline,
         )
 
-    async def _enroll(
-        self,
-        name: str,
-        rights: list[str],
-        *,
-        telemetry: list[str] | None,
-        **more: Any,
+    async def enroll(
+        self, name: str, rights: list[str], *, telemetry: list[str] | None, **more: Any
     ) -> None:
+        """One more of the people."""
         key = mint_key(hashlib.sha256(name.encode()).digest()[:20])
         signer = Signer(principal_seed(key))
         ask = enrolment(name, signer, rights=rights, telemetry=telemetry, **more)
@@ -359,8 +330,8 @@ _DELEGATED = {"assembler": ("ropes",), "events": ("ropes",), "muninn": ("ropes",
 
 
 @asynccontextmanager
-async def house(root: Path) -> AsyncIterator[House]:
-    made = House(root)
+async def house(root: Path, streams: int = 16) -> AsyncIterator[House]:
+    made = House(root, streams)
     await made.start()
     try:
         yield made

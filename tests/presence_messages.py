@@ -148,8 +148,24 @@ def inside(leaked: Leaked) -> Iterator[Message]:
             input=[said(Role.USER, TEXTS[3])],
         )
         yield Message("events", "begin_turn", begun)
-    opened = OpenSession(namespace=OTHER, persona="wendy", since="now")
-    yield Message("events", "open_session", opened, foreign=False)
+    for place in (None, "well", "ford"):
+        opened = OpenSession(namespace=OTHER, persona="wendy", since="now", place=place)
+        yield Message("events", "open_session", opened, foreign=False)
+    for session in leaked("session", most=4):
+        for turn in leaked("turn", most=4):
+            for op, record in _ending(session, turn):
+                yield Message("events", op, record)
+        begun = BeginTurn(
+            namespace=OTHER,
+            response="resp-inside",
+            wait_ns_max=0,
+            session=session,
+            input=[said(Role.USER, TEXTS[3])],
+        )
+        yield Message("events", "begin_turn", begun)
+    for response in leaked("resp", "chatcmpl"):
+        forget = AskResponse(namespace=OTHER, response=response)
+        yield Message("events", "forget_response", forget)
 
 
 def _longer(namespace: str, root: str) -> Commit:
@@ -246,12 +262,18 @@ def _sessions(who: str, leaked: Leaked) -> Iterator[tuple[str, Record, bool]]:
         input=[said(Role.USER, TEXTS[3])],
     )
     yield "begin_turn", begun, True
-    yield "renew_turn", RenewTurn(**ours, session=session, turn=turn), True
-    answer = OutputBlock(text="x", role=Role.MODEL)
-    yield "finish_turn", FinishTurn(**ours, session=session, turn=turn, answer=answer), True
-    yield "abandon_turn", AbandonTurn(**ours, session=session, turn=turn), True
+    for op, record in _ending(session, turn):
+        yield op, record, True
     yield "forget_response", AskResponse(**ours, response=response), True
     yield "remove_session", AskSession(**ours, id=session), True
+
+
+def _ending(session: str, turn: str) -> Iterator[tuple[str, Record]]:
+    """All that a turn of the other's can come to."""
+    theirs = {"namespace": OTHER, "session": session, "turn": turn}
+    yield "renew_turn", RenewTurn(**theirs)
+    yield "finish_turn", FinishTurn(**theirs, answer=OutputBlock(text="x", role=Role.MODEL))
+    yield "abandon_turn", AbandonTurn(**theirs)
 
 
 def _authority(leaked: Leaked) -> Iterator[Message]:

@@ -16,17 +16,16 @@ from protocol.messages.muninn import Report
 from tests.presence_house import (
     ANSWER_TOKENS,
     DAY_NS,
-    ID,
     MODEL,
     TEXTS,
     House,
     Request,
-    Seen,
     chat,
     merged,
     responded,
 )
 from tests.presence_messages import OTHER, Leaked, given_out
+from tests.presence_seen import ID, Seen
 
 _EACH_ONCE = ("event", "chat", "session", "response", "text")
 # Longer than a session is kept that nobody uses, and shorter than what is given out below.
@@ -89,6 +88,8 @@ async def live(made: House, seed: int, steps: int) -> Leaked:
     made.later(made.rooms.clock.now_ns + _AWAY_NS)
     for request in past(Random(seed), steps):
         await made.http(OTHER, request, told)
+    # Evidence says how many handles were revoked when it was given.
+    await made.quiet()
     # Not leaked: whoever holds a handle may know whether it was taken back.
     await taken_back(made, OTHER)
     await made.quiet()
@@ -97,7 +98,7 @@ async def live(made: House, seed: int, steps: int) -> Leaked:
     handles = [ask.chain for ask in post.asked("authority", "hand_out", HandOut)]
     # The ids of her objects follow from what she said.
     objects = map(str, made.rooms.store.list_members(OTHER))
-    return Leaked([*told.ids, *_derived(made), *objects], handles)
+    return Leaked([*told.ids, *derived(made), *objects], handles)
 
 
 async def taken_back(made: House, who: str) -> None:
@@ -107,7 +108,7 @@ async def taken_back(made: House, who: str) -> None:
     await by.caller.ask("authority", "take_back", ask, TakenBack)
 
 
-def _derived(made: House) -> list[str]:
+def derived(made: House) -> list[str]:
     """The ids of what rooms reported so far, and of what came out of it."""
     found: dict[str, None] = {}
     for ask in made.rooms.post.asked("muninn", "report", Report):

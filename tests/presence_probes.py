@@ -9,10 +9,7 @@ from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
 from aiohttp import web
-from msgspec import structs
 
-from actors.gateway.limits import Limits
-from actors.gateway.turns import Ask, chat_prompt, jobs
 from protocol.blocks import Role
 from protocol.messages import Empty
 from protocol.messages.events import (
@@ -24,21 +21,21 @@ from protocol.messages.events import (
     OutputBlock,
     SessionRow,
 )
-from protocol.messages.worker import GREEDY, Cancel
+from protocol.messages.worker import Cancel
 from tests.events_rooms import said
 from tests.presence_house import (
     ANSWER_TOKENS,
     MODEL,
     TEXTS,
-    Different,
     House,
     Request,
-    Seen,
     chat,
     merged,
     responded,
 )
+from tests.presence_jobs import job_of, prompt_of
 from tests.presence_messages import OTHER, Leaked, Message, inside, messages, taking_back
+from tests.presence_seen import Different, Seen
 
 # What stands for `{…}` in a path, by how the path begins; the longest beginning counts.
 _KINDS = {
@@ -167,13 +164,9 @@ async def _said(
 
 async def straight(house: House, who: str, response: str, seen: Seen) -> None:
     """An answer of the worker's own, past the gateway, which hides some of it once more."""
-    caller = house.people[who].principal.caller
     blocks = [said(Role.USER, "what the worker itself says"), said(Role.MODEL, "is this")]
-    model = next(iter(house.gateway.models))
-    prompt = await chat_prompt(caller, model, blocks, caller.namespace)
-    ask = Ask(structs.replace(GREEDY, seed=7), [], 1, 4, None, False)
-    (job,) = jobs(prompt, ask, model, response, Limits())
-    await house.message(who, "worker", "generate", job, seen)
+    prompt = await prompt_of(house, who, blocks)
+    await house.message(who, "worker", "generate", job_of(house, prompt, response), seen)
     await house.quiet()
 
 
@@ -202,6 +195,10 @@ async def taking(house: House, who: str, leaked: Leaked) -> None:
             answer=OutputBlock(text="no", role=Role.MODEL),
         )
         await caller.ask("events", "finish_turn", finish, FinishedTurn, delegate=("ropes",))
+    # And compute what the other computed first.
+    for texts in (TEXTS[:2], TEXTS[:4]):
+        await house.http(who, ("POST", "/v1/chat/completions", chat(*texts)), Seen())
+    await house.quiet()
     await caller.ask("worker", "cancel", Cancel(response=_NEXT), Empty)
 
 

@@ -6,7 +6,10 @@ end in another process, which is what everything is compared with. The last prom
 more of a worker that has seen nothing, of the first one when other conversations have taken their
 streams, of a worker in another process, and over the pages that this one left when it was killed.
 Compared are the length of the prompt, the state digest, which covers the bytes of every K and V row
-of it, and the greedy answer's ids.
+as they were exported or verified, and the greedy answer's ids. After an eviction and a restart the
+rows that lie in the back end then are exported once more, as far back as it gives any, and hashed:
+what was restored is what was said to be. A condition that reuses nothing would prove nothing: how
+many prompts of each did is counted, and has to be nearly all.
 
 HUGINN_EXACT_CONVERSATIONS says how many of the tiny model, HUGINN_EXACT_REAL of the default one;
 they go in batches, and each batch has its kill. `make exact` takes 1,000 and 30.
@@ -18,6 +21,7 @@ import asyncio
 import json
 import os
 import shutil
+import signal
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -27,6 +31,8 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
+from actors.worker.pages import page_digest
+from actors.worker.streams import Boundary
 from protocol.messages.assembler import Segment
 from protocol.tokens import TokenIds, pack, unpack
 from tests.exact_models import MODELS, ExactModel
@@ -44,6 +50,7 @@ AT_ONCE = 5
 BATCH = 25
 CONDITIONS: Final = (
     "cold",
+    "first",
     "warm",
     "branch",
     "middle edit",
@@ -51,6 +58,9 @@ CONDITIONS: Final = (
     "restarted by kill -9",
     "other process",
 )
+# Those whose prompts have something to find, and the share of them that has to.
+REUSING: Final = ("warm", "branch", "middle edit", "evicted", "restarted by kill -9")
+REUSING_SHARE: Final = 0.9
 ROOT = Path(__file__).parents[2]
 
 
@@ -73,6 +83,11 @@ class Asked(NamedTuple):
     reused_tokens: int
     tiers: dict[str, int]
 
+    def enter(self, table: Table, condition: str, expected: dict[str, Outcome]) -> None:
+        """Compare what was found with what a plain loop came to."""
+        wanted = expected[self.name]
+        table.compare(condition, self.name, wanted, self.outcome, reused=self.reused_tokens)
+
     @property
     def prompt_tokens(self) -> int:
         pieces = (len(s.head) + len(s.content) for s in self.segments)
@@ -80,22 +95,32 @@ class Asked(NamedTuple):
 
 
 class Table:
-    """What was compared under each condition, and what of it was unequal."""
+    """What was compared under each condition, how much of it reused something, and what was
+    unequal."""
 
     def __init__(self) -> None:
         self.compared: Counter[str] = Counter()
+        self.reused: Counter[str] = Counter()
         self.unequal: defaultdict[str, list[str]] = defaultdict(list)
 
-    def compare(self, condition: str, name: str, expected: Outcome, found: Outcome) -> None:
+    def compare(
+        self, condition: str, name: str, expected: Outcome, found: Outcome, *, reused: int = 0
+    ) -> None:
         self.compared[condition] += 1
+        self.reused[condition] += reused > 0
         for what in Outcome._fields:
             if getattr(expected, what) != getattr(found, what):
                 self.unequal[condition].append(f"{name}: {what}")
 
     def lines(self) -> list[str]:
-        rows = [(each, self.compared[each], len(self.unequal[each])) for each in CONDITIONS]
-        found = [f"{each:<22}{compared:>10}{unequal:>10}" for each, compared, unequal in rows]
-        return [f"{'condition':<22}{'compared':>10}{'unequal':>10}", *found]
+        rows = [
+            (each, self.compared[each], self.reused[each], len(self.unequal[each]))
+            for each in CONDITIONS
+        ]
+        rows = [("condition", "compared", "reused", "unequal"), *rows]
+        return [
+            f"{what:<22}{of:>10}{reused:>10}{unequal:>10}" for what, of, reused, unequal in rows
+        ]
 
     def check(self) -> None:
         """Every condition was tried, and none of them made a difference."""
@@ -103,6 +128,10 @@ class Table:
         assert not differing, f"these conditions differ: {differing}"
         missing = [each for each in CONDITIONS if not self.compared[each]]
         assert not missing, f"nothing was compared under: {missing}"
+        idle = [
+            each for each in REUSING if self.reused[each] < REUSING_SHARE * self.compared[each] - 1
+        ]
+        assert not idle, f"too few of these reused anything: {idle}"
 
 
 @pytest.mark.req("KV-1", "KV-2", "KV-4", "KV-5", "KV-6", "KV-7", "KV-9", "KV-10")
@@ -120,15 +149,20 @@ async def test_the_default_model_is_exact(tmp_path: Path) -> None:
 def test_a_difference_is_laid_to_its_condition() -> None:
     table, outcome = Table(), Outcome(7, (1, 2), "state:a")
     for condition in CONDITIONS:
-        table.compare(condition, "p", outcome, outcome)
+        table.compare(condition, "p", outcome, outcome, reused=3)
     table.check()
     table.compare("branch", "p", outcome, outcome._replace(digest="state:b"))
     table.compare("evicted", "q", outcome, outcome._replace(ids=(1, 3)))
     with pytest.raises(AssertionError, match=r"branch.*p: digest.*evicted.*q: ids"):
         table.check()
-    assert table.lines()[3].split() == ["branch", "2", "1"]
+    assert table.lines()[4].split() == ["branch", "2", "1", "1"]
     with pytest.raises(AssertionError, match=r"nothing was compared under: .*'cold'"):
         Table().check()
+    idle = Table()
+    for condition in CONDITIONS * 2:
+        idle.compare(condition, "p", outcome, outcome, reused=condition != "evicted")
+    with pytest.raises(AssertionError, match=r"reused anything: \['evicted'\]"):
+        idle.check()
 
 
 async def _run(name: str, root: Path, conversations: int, *, turns: int, seed: int = 0) -> None:
@@ -136,15 +170,13 @@ async def _run(name: str, root: Path, conversations: int, *, turns: int, seed: i
     backend = model.open()
     options: dict[str, Any] = {"profile": model.profile_id(), "chunk_tokens": model.chunk_tokens}
     began = asyncio.get_running_loop().time()
-    warm = asked = longest = 0
+    longest = 0
     async with opened(backend, **options, tiers=tiers_over(root / "warm")) as bench:
         for first in range(0, conversations, BATCH):
             seeds = range(seed + first, seed + min(first + BATCH, conversations))
             found = await _batch(
                 bench, name, root / f"killed{first}", table, seeds=seeds, turns=turns
             )
-            warm += sum(prompt.reused_tokens > 0 for prompt in found)
-            asked += len(found)
             longest = max(longest, *(prompt.outcome.prompt_tokens for prompt in found))
             seconds = asyncio.get_running_loop().time() - began
             unequal = sum(map(len, table.unequal.values()))
@@ -154,9 +186,6 @@ async def _run(name: str, root: Path, conversations: int, *, turns: int, seed: i
             )
     _say("\n".join(table.lines()))
     table.check()
-    # It is a test of warm states: many prompts find something, though there are more
-    # conversations than streams.
-    assert warm > asked // 3
     assert longest > backend.export_tokens_max + 64
 
 
@@ -185,23 +214,29 @@ async def _batch(
     found = [prompt for run in runs for prompt in run]
     expected = await _in_another_process(name, found)
     for prompt in found:
-        table.compare(prompt.condition, prompt.name, expected[prompt.name], prompt.outcome)
+        prompt.enter(table, prompt.condition, expected)
     # The last prompt of each conversation: those before it are its prefixes, or were edited.
     lasts = [run[-1] for run in runs]
     for prompt in await _evicted(bench, model, lasts, seeds.start):
-        table.compare("evicted", prompt.name, expected[prompt.name], prompt.outcome)
+        prompt.enter(table, "evicted", expected)
     async with opened(model.open(), **options) as cold:
         for number, last in enumerate(lasts):
             again = await _again(cold, model, last, domain=f"cold{number}")
             assert again.reused_tokens == 0
-            table.compare("cold", last.name, expected[last.name], again.outcome)
-    for last, outcome in zip(lasts, await _kill(name, killed, lasts), strict=False):
+            again.enter(table, "cold", expected)
+    for last, outcome in zip(lasts, await _kill(name, killed, lasts), strict=True):
         table.compare("other process", last.name, expected[last.name], outcome)
     async with opened(model.open(), **options, tiers=tiers_over(killed)) as restarted:
-        back = [await _again(restarted, model, last, domain="killed") for last in lasts]
+        rows = Rows(restarted)
+        back = []
+        for last in lasts:
+            back.append(await _again(restarted, model, last, domain="killed"))
+            await rows.check()
     for prompt in back:
-        table.compare("restarted by kill -9", prompt.name, expected[prompt.name], prompt.outcome)
-    assert sum(prompt.tiers["disk"] > 0 for prompt in back) >= len(back) // 4
+        prompt.enter(table, "restarted by kill -9", expected)
+    # What is not in a page yet when the process dies is the last prompt's at most.
+    assert sum(prompt.tiers["disk"] > 0 for prompt in back) >= len(back) - 1
+    assert rows.hashed
     await asyncio.to_thread(shutil.rmtree, killed)
     return found
 
@@ -212,9 +247,39 @@ async def _evicted(bench: Bench, model: ExactModel, lasts: list[Asked], number: 
         seed = -number - stream - 1
         other = next_input(GrammarTalk(model.grammar(bench.backend)), Random(seed), 5)
         await _ask(bench, model, "other", f"other{seed}", other.spelled(), domain=f"other{seed}")
-    back = [await _again(bench, model, last) for last in reversed(lasts)]
+    rows = Rows(bench)
+    back = []
+    for last in reversed(lasts):
+        back.append(await _again(bench, model, last))
+        await rows.check()
     assert sum(prompt.tiers["host"] > 0 for prompt in back) > len(back) // 2
+    assert rows.hashed
     return back
+
+
+class Rows:
+    """The rows that lie in the back end's streams: `check` exports those of every page once, as far
+    back as sliding rows are given back, and compares their hashes with what the worker takes them
+    for."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._seen: list[Boundary] = []
+        self.hashed = 0
+
+    async def check(self) -> None:
+        await self._bench.quiet()
+        backend = self._bench.backend
+        for stream in self._bench.room._engine.streams:
+            oldest, start = backend.length(stream.index) - backend.export_tokens_max, 0
+            for boundary in stream.boundaries:
+                new = not any(boundary is seen for seen in self._seen)
+                if new and start >= oldest and boundary.page is not None:
+                    rows = backend.export(stream.index, start, boundary.tokens)
+                    assert page_digest(rows) == boundary.page, "a row is not what it was"
+                    self._seen.append(boundary)
+                    self.hashed += 1
+                start = boundary.tokens
 
 
 async def _again(bench: Bench, model: ExactModel, last: Asked, **options: Any) -> Asked:
@@ -225,8 +290,8 @@ async def _again(bench: Bench, model: ExactModel, last: Asked, **options: Any) -
 
 
 async def _kill(name: str, root: Path, prompts: list[Asked]) -> list[Outcome]:
-    """What a worker in another process answers to half of the prompts; it is killed while it is
-    at the rest."""
+    """What a worker in another process answers to the prompts; it is killed while it is answering
+    them once more."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -239,15 +304,17 @@ async def _kill(name: str, root: Path, prompts: list[Asked]) -> list[Outcome]:
     )
     assert process.stdin is not None
     assert process.stdout is not None
-    process.stdin.write(json.dumps(_as_json(prompts)).encode())
+    process.stdin.write(json.dumps(_as_json([*prompts, *prompts])).encode())
     process.stdin.close()
     found = []
-    for _ in range(-(-len(prompts) // 2)):
+    for _ in range(len(prompts) + len(prompts) // 2):
         tokens, ids, digest = json.loads(await process.stdout.readline())
         found.append(Outcome(tokens, tuple(ids), digest))
     process.kill()
     await process.communicate()
-    return found
+    assert process.returncode == -signal.SIGKILL
+    assert found[len(prompts) :] == found[: len(prompts) // 2]
+    return found[: len(prompts)]
 
 
 async def _converse(
@@ -263,9 +330,9 @@ async def _converse(
         found.append(prompt)
         return prompt
 
-    for _ in range(turns):
+    for turn in range(turns):
         talk = next_input(talk, random, model.words_max)
-        answered = talk.answer((await ask("warm", talk)).outcome.ids)
+        answered = talk.answer((await ask("warm" if turn else "first", talk)).outcome.ids)
         if random.random() < 0.7:
             await bench.settle(answered.spelled()[0])
         talk = answered

@@ -4,11 +4,14 @@ Alice does anything at random. Then a stranger asks everything that there is to 
 every id that alice was ever told, every message to the rooms themselves, and the very texts that
 she used. Beside it the same installation without alice's past is asked the same: each answer is the
 same there, but for ids that are drawn and for times. One who may not see telemetry is answered the
-same, besides, whether it asks for the first time or again. And what a stranger does within its own
-changes no answer of alice's.
+same, besides, whether it asks for the first time or again. And what a stranger does within its own,
+or has erased, changes no answer of alice's.
+
+What is public has smaller worlds of its own: in halls a stranger asks behind public beginnings what
+alice may have asked there, and who claims what is public, or another's, is refused.
 
 That this sees is shown by taking out, one at a time, each check that stands between domains, in
-both worlds: then somebody's answers differ, or something that is alice's is not refused.
+both worlds: then somebody's answers differ, or something that is not theirs is not refused.
 """
 
 from __future__ import annotations
@@ -16,18 +19,25 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from tests import presence_taken as taken_away
 from tests.mutations import Mutation, mutated
 from tests.presence_checks import CHECKS, GATEWAY, UNTOUCHED, WARMTH, Check
-from tests.presence_house import Different, House, Seen, house
+from tests.presence_claims import claims
+from tests.presence_halls import HALLS, Hall, Told
+from tests.presence_halls import STREAMS as HALL_STREAMS
+from tests.presence_house import ALL_RIGHTS, House, house
 from tests.presence_messages import OTHER, inside, messages
 from tests.presence_past import live, taken_back
 from tests.presence_probes import hers, own, probing, straight, taking
+from tests.presence_seen import Different, Seen
+from tests.presence_walls import CLAIMS, IN_HALLS, SPARED
 from tests.stores import FAST
 
 SEEDS = range(40) if os.environ.get("HYPOTHESIS_PROFILE") == "fuzz" else range(1)
@@ -37,9 +47,9 @@ STRANGERS = ("bob", "boris", "wendy")
 
 
 @asynccontextmanager
-async def _world() -> AsyncIterator[House]:
+async def _world(streams: int = 16) -> AsyncIterator[House]:
     with tempfile.TemporaryDirectory(dir=FAST) as root:
-        async with house(Path(root)) as made:
+        async with house(Path(root), streams) as made:
             yield made
 
 
@@ -144,6 +154,81 @@ async def test_what_a_stranger_does_changes_nothing_of_hers() -> None:
 def test_without_any_one_check_she_feels_a_stranger(mutation: Mutation) -> None:
     with mutated(mutation), pytest.raises(Different):
         asyncio.run(_touched(probed=False))
+
+
+@cache
+def _untouched() -> tuple[tuple[str, str], ...]:
+    """What alice is answered beside strangers who do nothing. It is the same without any one of
+    `SPARED`: there is nobody that she is to be spared from."""
+    return tuple(asyncio.run(_beside(taken=False)).said)
+
+
+async def _beside(*, taken: bool, wanted: Sequence[tuple[str, str]] | None = None) -> Seen:
+    async with _world(taken_away.STREAMS) as made:
+        seen = Seen(None if wanted is None else [*wanted])
+        await taken_away.Beside(made, seen, taken=taken).live()
+        return seen
+
+
+@pytest.mark.req("AUT-3", "AUT-5", "AUT-8", "AUT-9")
+def test_what_strangers_have_erased_or_cancelled_is_not_hers() -> None:
+    alone = _untouched()
+    assert len(alone) > 40
+    assert len(asyncio.run(_beside(taken=True, wanted=alone)).said) == len(alone)
+
+
+@pytest.mark.req("AUT-3", "AUT-5", "AUT-8", "AUT-9")
+@pytest.mark.parametrize("mutation", SPARED, ids=str)
+def test_without_any_one_check_she_loses_something(mutation: Mutation) -> None:
+    alone = _untouched()
+    with mutated(mutation), pytest.raises(Different):
+        asyncio.run(_beside(taken=True, wanted=alone))
+
+
+# -- what is public, and whose an answer is --------------------------------------------------------
+
+
+async def _in_a_hall(hall: str) -> int:
+    """Ask what is asked in that hall with and without alice in it; how often. Raises Different."""
+    who, act = HALLS[hall]
+    told, wanted = Told(), Seen()
+    for lived in (True, False):
+        async with _world(HALL_STREAMS) as made:
+            await made.enroll("vera", ALL_RIGHTS, telemetry=None)
+            seen = wanted if lived else Seen(wanted.said)
+            await act(Hall(made, who, seen, told, lived=lived))
+    assert len(seen.said) == len(wanted.said)
+    return len(seen.said)
+
+
+@pytest.mark.req("AUT-5", "AUT-7", "AUT-9")
+@pytest.mark.parametrize("hall", HALLS)
+async def test_a_strangers_answers_do_not_depend_on_her_in_a_hall(hall: str) -> None:
+    assert await _in_a_hall(hall) >= 2
+
+
+@pytest.mark.req("AUT-5", "AUT-7", "AUT-9")
+@pytest.mark.parametrize("check", IN_HALLS, ids=str)
+def test_without_any_one_check_a_hall_is_an_oracle(check: Check) -> None:
+    with mutated(check.mutation), pytest.raises(Different):
+        asyncio.run(_in_a_hall(check.who))
+
+
+async def _claimed() -> None:
+    async with _world() as made:
+        await claims(made)
+
+
+@pytest.mark.req("AUT-2", "AUT-5")
+async def test_a_claim_to_what_is_public_is_refused() -> None:
+    await _claimed()
+
+
+@pytest.mark.req("AUT-2", "AUT-5")
+@pytest.mark.parametrize("mutation", CLAIMS, ids=str)
+def test_without_any_one_check_a_claim_is_taken(mutation: Mutation) -> None:
+    with mutated(mutation), pytest.raises(Different):
+        asyncio.run(_claimed())
 
 
 # -- warmth of one's own ---------------------------------------------------------------------------
