@@ -60,19 +60,22 @@ fuzz: install-dev
 	HYPOTHESIS_PROFILE=fuzz HUGINN_EXHAUSTIVE=1 $(BIN)/python -m pytest tests/fuzz
 
 # A death at every await and I/O point of each write path; 1,000 seeds of turns; `kill -9` of each
-# store's process 20 times, and of the whole service 60 times.
+# store's process 20 times, of the whole service 60 times, and 10 times while it answers in Matrix.
 crash: install-dev
 	HUGINN_CRASH_STRIDE=1 HUGINN_CRASH_ROUNDS=$${HUGINN_CRASH_ROUNDS:-20} \
-	  HUGINN_CRASH_SEEDS=$${HUGINN_CRASH_SEEDS:-1000} $(BIN)/python -m pytest tests/crash
+	  HUGINN_CRASH_SEEDS=$${HUGINN_CRASH_SEEDS:-1000} \
+	  $(BIN)/python -m pytest tests/crash tests/e2e/test_matrix.py
 
 # Half an hour of many clients; HUGINN_SOAK_PROFILE=gemma3-270m-exact takes the default model.
 soak: install-dev
 	HUGINN_SOAK_SECONDS=$${HUGINN_SOAK_SECONDS:-1800} HUGINN_SOAK_CLIENTS=$${HUGINN_SOAK_CLIENTS:-16} \
 	  $(BIN)/python -m pytest -s tests/soak
 
+# Every script with its defaults, but the peers, which want other builds: `python -m bench.peers`.
+# The longest logs are left to `python -m bench.sessions --full`.
+BENCHES := rope assembly worker schedule gateway store events sessions authority presence
 bench: install-dev
-	@for script in rope assembly worker gateway store events; do \
-	  echo; $(BIN)/python -m bench.$$script || exit 1; done
+	@for script in $(BENCHES); do echo; $(BIN)/python -m bench.$$script || exit 1; done
 
 # After a change of dependencies in pyproject.toml. Needs pip-tools.
 lock:

@@ -28,7 +28,9 @@ class Mailbox(Protocol):
     """How one room reaches another by name. Bytes in, bytes out: an Envelope and a Reply.
 
     `call` raises WorkerFault if the other side dies before it answers, Unavailable if there is no
-    such room now. `stream` gives Reply items; closing the iterator stops the producer.
+    such room now: by either, that room does not run, and reads what holds now when it starts. Any
+    other FaultError: it may run, and may have taken the message. A message is never taken twice.
+    `stream` gives Reply items; closing the iterator stops the producer.
     """
 
     async def call(self, room: str, message: bytes) -> bytes: ...

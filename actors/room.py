@@ -21,7 +21,14 @@ from actors.refusals import RefusalQueue
 from protocol.capability import Capability
 from protocol.door import Door
 from protocol.envelope import Envelope, decode_envelope, open_reply, seal, seal_error, seal_reply
-from protocol.errors import AuthorityError, ContentError, FaultError, HuginnError
+from protocol.errors import (
+    AuthorityError,
+    ContentError,
+    FaultError,
+    HuginnError,
+    Unavailable,
+    WorkerFault,
+)
 from protocol.handle import Handle
 from protocol.ids import CapabilityId
 from protocol.limits import MARK_AHEAD_NS, MESSAGE_BYTES_MAX
@@ -100,7 +107,10 @@ class Room:
         self._table = table
         self._door = Door(
             name,
-            {op: Right(operation.right) for op, operation in table.items()},
+            {
+                op: None if operation.right is None else Right(operation.right)
+                for op, operation in table.items()
+            },
             world.anchors,
             started_ns=world.clock.wall_ns(),
             mark=world.mark,
@@ -239,6 +249,20 @@ class Room:
         """Ask another room under this room's own service handle."""
         return await self._ask(self.world.service_chain, room, op, record, reply, request=self.name)
 
+    async def tell_running(self, room: str, op: str, record: Record) -> bool:
+        """Have another room take `record`, under this room's own handle; whether it runs. One that
+        does not needs no telling, if what it is told it reads when it starts. Raises what a room
+        that runs answers in place of taking it, and FaultError where nobody can say."""
+        message = self._sealed(self.world.service_chain, room, op, record, request=self.name)
+        try:
+            reply = await self.world.mailbox.call(room, message)
+        except (WorkerFault, Unavailable) as error:
+            # The mailbox's own word, not the room's.
+            log.info("%s: the %s room was not told %s: %s", self.name, room, op, error)
+            return False
+        open_reply(reply)
+        return True
+
     async def _ask(
         self,
         chain: tuple[bytes, ...],
@@ -249,7 +273,14 @@ class Room:
         *,
         request: str,
     ) -> R:
-        message = seal(
+        message = self._sealed(chain, room, op, record, request=request)
+        body = open_reply(await self.world.mailbox.call(room, message))
+        return decode_record(reply, body, size_max=MESSAGE_BYTES_MAX)
+
+    def _sealed(
+        self, chain: tuple[bytes, ...], room: str, op: str, record: Record, *, request: str
+    ) -> bytes:
+        return seal(
             chain,
             self.world.signer,
             room=room,
@@ -259,5 +290,3 @@ class Room:
             nonce=self.world.entropy.draw(NONCE_BYTES),
             request_id=request,
         )
-        body = open_reply(await self.world.mailbox.call(room, message))
-        return decode_record(reply, body, size_max=MESSAGE_BYTES_MAX)

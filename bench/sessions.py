@@ -1,7 +1,7 @@
 """Sessions: what `assemble_prompt_context` costs, and whether it grows with the logs.
 
-    python -m bench.sessions [--sizes N …] [--full] [--repeats N] [--rounds N] [--folder DIR]
-                             [--model PATH] [--json PATH]
+    python -m bench.sessions [--sizes N …] [--full] [--repeats N] [--rounds N] [--turns N]
+                             [--folder DIR] [--model PATH] [--json PATH]
 
 Logs of 10^3 to 10^5 events (10^6 with --full) of 50 sources, on disk. Two personas: `Timmy`, whose
 scope is every source, and `Sally`, whose scope is one. What each has not seen is nothing, the
@@ -14,6 +14,8 @@ that nothing came before: the logs are opened anew for it and no entry is rememb
 after a restart. The last table gives the growth exponents of p50 and p99 (time ~ events^p), over
 the sizes at which a turn reads as much as at the largest: about 0 when a turn's cost does not
 depend on the length of the logs.
+
+Then whole turns of two personas through the events room over the same logs: `bench.session_turns`.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from actors.events.scope import ScopedSource
 from actors.events.sessions import SessionLimits
 from actors.runtime.garbage import spare_the_old
 from actors.worker.backends.llama_tokenizer import LlamaTokenizer
+from bench import session_turns
 from bench.events import SIZE_FULL, SIZES, Writer
 from bench.report import Cell, fitted_exponent, header, table, write_json
 from protocol.ids import SourceId
@@ -76,6 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--full", action="store_true", help="10^6 events too")
     parser.add_argument("--repeats", type=int, default=100, help="turns of each figure, a round")
     parser.add_argument("--rounds", type=int, default=10, help="how often the sizes take turns")
+    parser.add_argument("--turns", type=int, default=20, help="of a persona, a round, in the room")
     parser.add_argument("--folder", type=Path, help="where to write: the disk that is measured")
     parser.add_argument("--model", type=Path, help="weights whose vocabulary counts")
     parser.add_argument("--json", metavar="PATH", help="write the figures there as well")
@@ -86,7 +90,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         logs = {size: _written(Path(folder), size) for size in sizes}
         spare_the_old()
         rows = session_rows(logs, options.rounds, options.repeats, tokenizer)
-    growth = growth_rows(rows)
+        # They append events, so they come last.
+        turns = session_turns.turn_rows(logs, options.rounds, options.turns, tokenizer)
+    growth, turns_growth = growth_rows(rows), session_turns.growth_rows(turns)
     print(f"# Sessions\n\n{header()}\n")
     print(f"{SOURCES} sources; a budget of {SessionLimits().render_tokens} tokens; ", end="")
     print(f"{options.rounds} rounds of {options.repeats} turns\n")
@@ -94,8 +100,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(table(rows, [*columns, "tokens"]))
     print("\nGrowth exponents\n")
     print(table(growth, ["persona", "unseen", "from", "p50", "p99"]))
+    print(f"\nbegin_turn in the room, {options.rounds} rounds of new sessions\n")
+    print(table(turns, session_turns.COLUMNS))
+    print("\nIts growth exponents\n")
+    print(table(turns_growth, ["persona", "first", "p50", "p99"]))
     if options.json:
-        write_json(options.json, "sessions", [*rows, *growth])
+        write_json(options.json, "sessions", [*rows, *growth, *turns, *turns_growth])
 
 
 def _written(folder: Path, size: int) -> tuple[Path, list[SourceId]]:

@@ -36,14 +36,14 @@ class Door:
     def __init__(
         self,
         service: str,
-        op_to_right: Mapping[str, Right],
+        op_to_right: Mapping[str, Right | None],
         anchors: Collection[bytes],
         *,
         started_ns: int,
         mark: HighMark | None = None,
     ) -> None:
-        """`started_ns`: the room's own start; `mark`: what it keeps of its starts before. Both as
-        `NonceWindow` takes them."""
+        """`op_to_right` as `verify_invocation` takes it. `started_ns`: the room's own start;
+        `mark`: what it keeps of its starts before. Both as `NonceWindow` takes them."""
         self._service = service
         self._op_to_right = dict(op_to_right)
         self._chains = ChainCache(anchors)

@@ -17,6 +17,7 @@
     └── FaultError                   mine: the request may be right (HTTP 5xx)
         ├── CorruptObject            stored bytes do not hash to their id
         ├── StoreFault               the disk or the database refused
+        │   └── DiskFull             ... for want of room, and for nothing else
         ├── WorkerFault              a worker died, stopped or cannot load its model
         ├── ProfileFault             a profile or its weights are not what was pinned
         ├── FeedLost                 another installation is away, or broke off
@@ -150,6 +151,13 @@ class CorruptObject(FaultError):
 
 class StoreFault(FaultError):
     code = "store"
+
+
+class DiskFull(StoreFault):
+    """There was no room on the disk, or in its user's quota. Nothing was stored, nothing is broken,
+    and the same works once there is room."""
+
+    code = "disk_full"
 
 
 class WorkerFault(FaultError):

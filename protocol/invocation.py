@@ -84,7 +84,7 @@ def verify_invocation(
     *,
     service: str,
     op: str,
-    op_to_right: Mapping[str, Right],
+    op_to_right: Mapping[str, Right | None],
     args: bytes,
     now_ns: int,
     nonces: NonceWindow,
@@ -92,8 +92,9 @@ def verify_invocation(
     """The invocation in `signed`, accepted for this one time.
 
     `service` is the room that verifies, `op` and `args` what the message asks of it, `op_to_right`
-    the right that each of the room's operations needs. Raises InvocationError with the first step
-    that does not hold, Unavailable when `nonces` is full. A refused one uses up no nonce.
+    the right that each of the room's operations needs (None: whatever the handle has). Raises
+    InvocationError with the first step that does not hold, Unavailable when `nonces` is full. A
+    refused one uses up no nonce.
     """
     invocation = _signed_by(signed, handle)
     if invocation.cap != handle.leaf:
@@ -104,12 +105,12 @@ def verify_invocation(
         raise InvocationError("service", f"the handle's caveats do not admit '{service}'")
     if invocation.op != op:
         raise InvocationError("operation", f"signed for '{invocation.op}', sent as '{op}'")
-    right = op_to_right.get(op)
-    if right is None:
+    if op not in op_to_right:
         raise InvocationError("operation", f"'{service}' has no operation '{op}'")
     if not handle.scope.admits_operation(op):
         raise InvocationError("operation", f"the handle's caveats do not admit '{op}'")
-    if right not in handle.rights:
+    right = op_to_right[op]
+    if right is not None and right not in handle.rights:
         raise InvocationError("right", f"'{op}' needs the right '{right.value}'")
     if invocation.args_digest != ArgumentsId.of(args):
         raise InvocationError("arguments", "the arguments are not the ones that were signed")

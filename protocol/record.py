@@ -8,7 +8,7 @@ is None (a test walks every record): any other would be a second encoding of the
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any, ClassVar, Final, TypeVar, cast, dataclass_transform
 
 import msgspec
@@ -91,6 +91,25 @@ def from_value(kind: type[R], value: cbor.Value) -> R:
 def object_id(record: Identified) -> ObjectId:
     """The id of `record`: its kind's digest of its one encoding."""
     return record.ID.of(encode_record(record))
+
+
+def ids_in(value: object) -> Iterator[ObjectId]:
+    """Every id that `value`, a record or what one is made of, says, and those that records in it
+    have themselves; some of them twice."""
+    match value:
+        case ObjectId():
+            yield value
+        case Record():
+            if isinstance(value, Identified):
+                yield object_id(value)
+            for name in value.__struct_fields__:
+                yield from ids_in(getattr(value, name))
+        case list() | tuple():
+            for each in value:
+                yield from ids_in(each)
+        case dict():
+            for each in value.values():
+                yield from ids_in(each)
 
 
 def _has_null(value: object) -> bool:

@@ -10,12 +10,16 @@ One thread writes here, the database's writer, so no file is removed while a put
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from protocol.errors import CorruptObject
 from protocol.ids import ObjectId
 from store.files import UNFINISHED, Sync, make_directory, sync_directory, write_unfinished
+
+_DIGEST_NAME: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class BlobFiles:
@@ -50,12 +54,22 @@ class BlobFiles:
         """The body of `id`; raises FileNotFoundError, OSError, or CorruptObject (ID-5)."""
         return id.check(self.path(id.digest).read_bytes())
 
-    def remove(self, digest: bytes) -> None:
-        """Removes the file, if it is there; raises OSError."""
-        path = self.path(digest)
-        if path.exists():
-            path.unlink()
-            sync_directory(path.parent, fsync=self._fsync)
+    def remove(self, path: Path) -> bool:
+        """Removes the file at `path`, durably; whether it was there. Raises OSError."""
+        if not path.exists():
+            return False
+        path.unlink()
+        sync_directory(path.parent, fsync=self._fsync)
+        return True
+
+    def written(self) -> list[Path]:
+        """Every file that a put wrote, or began: what lies under another name is not ours."""
+        return [
+            path
+            for path in self.files()
+            if _DIGEST_NAME.fullmatch(name := path.name.removesuffix(UNFINISHED))
+            and self.path(bytes.fromhex(name)).parent == path.parent
+        ]
 
     def files(self) -> Iterator[Path]:
         """Every file below the root, whatever its name, in no order."""

@@ -7,7 +7,8 @@ alone. Its future resolves only after COMMIT has returned with synchronous=FULL 
 After a failed write or sync the kernel may have dropped the dirty pages and marked them clean, so
 trying again on the same descriptor can report success for bytes that are nowhere. Such an error is
 fatal: the writer stops, its connection is closed without a checkpoint, and every later call raises
-StoreFault. A full disk is not: SQLite undoes the batch, and the next may succeed.
+StoreFault. A full disk is not: SQLite undoes the batch, its submissions raise DiskFull, and the
+next may succeed. A log that cannot be copied back for want of room is copied back later.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from typing import Any, Final, Generic, TypeVar
 
 import apsw
 
-from protocol.errors import HuginnError, StoreFault
+from protocol.errors import DiskFull, HuginnError, StoreFault
+from store.files import lacks_room
 
 T = TypeVar("T")
 Work = Callable[[apsw.Connection], T]
@@ -37,7 +39,6 @@ IDLE_S: Final = 2.0
 _FATAL: Final = (apsw.IOError, apsw.CorruptError, apsw.NotADBError, apsw.CantOpenError)
 # What may go wrong with BEGIN or COMMIT and still leave a connection that can be trusted.
 _BATCH_ONLY: Final = (apsw.FullError, apsw.BusyError, apsw.ConstraintError, apsw.InterruptError)
-_DISK_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class _Submission(Generic[T]):
@@ -59,19 +60,17 @@ def is_fatal(error: BaseException) -> bool:
     if isinstance(error, apsw.FullError):
         return False
     if isinstance(error, OSError):
-        return error.errno not in _DISK_FULL
+        return not lacks_room(error)
     return isinstance(error, _FATAL)
 
 
 def as_fault(error: BaseException) -> BaseException:
-    """What a caller is told: SQLite's and the system's errors become StoreFault."""
+    """What a caller is told: SQLite's and the system's errors become StoreFault, or DiskFull."""
     if isinstance(error, HuginnError):
         return error
-    full = isinstance(error, apsw.FullError) or (
-        isinstance(error, OSError) and error.errno in _DISK_FULL
-    )
-    if full:
-        fault = StoreFault("the disk is full, nothing was stored: free some space and try again")
+    fault: StoreFault
+    if isinstance(error, apsw.FullError) or lacks_room(error):
+        fault = DiskFull("the disk is full, nothing was stored: free some space and try again")
     elif isinstance(error, apsw.Error | OSError):
         fault = StoreFault(f"the database refused: {type(error).__name__}: {error}")
     else:
@@ -136,7 +135,8 @@ class CommitWriter:
     def checkpoint(self) -> Future[bool]:
         """Copies the log back and cuts it, so that erased bytes leave it.
 
-        The future is False, and the log still there, if a reader was in the way.
+        The future is False, and the log still there, if a reader was in the way, or if there was no
+        room for what it holds.
         """
         return self._enqueue(_Submission(lambda _: self._checkpoint(), outside=True))
 
@@ -212,10 +212,10 @@ class CommitWriter:
             connection.execute("BEGIN IMMEDIATE")
             outcomes = [self._attempt(one.work) for one in live]
             connection.execute("COMMIT")
-        except (_BatchLostError, *_BATCH_ONLY) as error:
+        except (_BatchLostError, apsw.IOError, *_BATCH_ONLY) as error:
+            told = self._survived(error)
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            told = as_fault(error.__cause__ if error.__cause__ is not None else error)
             for one in live:
                 one.future.set_exception(told)
             return
@@ -227,6 +227,20 @@ class CommitWriter:
                 one.future.set_result(value)
             else:
                 one.future.set_exception(failure)
+
+    def _survived(self, error: Exception) -> BaseException:
+        """What callers are told of a batch that `error` undid; raises it if it is fatal."""
+        if isinstance(error, apsw.IOError):
+            if not self._exceeds_quota(error):
+                raise error
+            error = apsw.FullError(str(error))
+        return as_fault(error if error.__cause__ is None else error.__cause__)
+
+    def _exceeds_quota(self, error: apsw.Error) -> bool:
+        """SQLite calls a quota that is full an I/O error. Such a write was refused as a whole, as
+        one on a full disk is: no page of an earlier one is in doubt."""
+        refused = getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_WRITE
+        return refused and self._connection.system_errno == errno.EDQUOT
 
     def _attempt(self, work: Work[Any]) -> tuple[Any, BaseException | None]:
         connection = self._connection
@@ -264,7 +278,12 @@ class CommitWriter:
         if self._written_since_checkpoint:
             try:
                 self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-            except (apsw.BusyError, apsw.LockedError):
+            except (apsw.BusyError, apsw.LockedError, apsw.FullError):
+                # What was committed lies in the log, and is read there: nothing is lost by waiting.
+                return False
+            except apsw.IOError as error:
+                if not self._exceeds_quota(error):
+                    raise
                 return False
             self._written_since_checkpoint = False
         return True
@@ -277,7 +296,7 @@ class CommitWriter:
             return as_fault(error)
         self._written_since_checkpoint = True
         if not self._checkpoint():
-            return StoreFault("a reader held the write-ahead log: try again after it has ended")
+            return StoreFault("a reader held the write-ahead log, or the disk is full: try again")
         return None
 
 

@@ -29,6 +29,14 @@ class StoredEvent(NamedTuple):
     body: bytes
 
 
+class EntrySize(NamedTuple):
+    """What is known of an entry without reading it: its number, time, and bytes of body."""
+
+    seq: int
+    hlc: int
+    size: int
+
+
 class LogRange(NamedTuple):
     """What is kept of a source: numbers `first` … `head`, and the id of the entry at `head`.
 
@@ -65,6 +73,9 @@ class EventLogs(Protocol):
         """The kept entries with numbers above `after` (>= 0), in order, at most `limit` (>= 1), and
         no more after the first than `bytes_max` bytes of bodies hold. The bytes are checked against
         their id (CorruptObject names source and number)."""
+
+    def sizes(self, source: SourceId, after: int, limit: int) -> list[EntrySize]:
+        """How large the entries are that `read` would give; no body is read, and none checked."""
 
     def keep_evidence(self, entry: StoredEvent) -> bool:
         """Keeps an entry that its source should never have signed, such as one for a number that

@@ -7,6 +7,7 @@ although every byte of the file was safe.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,13 @@ Sync = Callable[[int], None]
 
 # Every unfinished file carries this ending, so that a sweep knows it for what it is.
 UNFINISHED: Final = ".unfinished"
+# The disk's room, and a user's part of it.
+_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
+
+
+def lacks_room(error: BaseException) -> bool:
+    """Whether `error` is the system's for a disk or a quota that is full, and nothing worse."""
+    return isinstance(error, OSError) and error.errno in _NO_ROOM
 
 
 def sync_directory(path: Path, *, fsync: Sync = os.fsync) -> None:

@@ -17,8 +17,14 @@ from typing import Final
 
 from nacl.signing import SigningKey
 
-from protocol.errors import ContentError, StoreFault
-from store.files import UNFINISHED, make_directory, sync_directory, write_unfinished
+from protocol.errors import ContentError, DiskFull, StoreFault
+from store.files import (
+    UNFINISHED,
+    lacks_room,
+    make_directory,
+    sync_directory,
+    write_unfinished,
+)
 
 Entropy = Callable[[int], bytes]
 
@@ -69,7 +75,7 @@ class KeyStore:
             if not line or not line.isascii() or not line.isprintable():
                 raise ContentError(f"the text of {name} is one line of printable ASCII")
             self._create(path, line.encode("ascii") + b"\n")
-        text = self._read(path, SECRET_BYTES_MAX).decode("ascii", "replace").removesuffix("\n")
+        text = read_private(path, SECRET_BYTES_MAX).decode("ascii", "replace").removesuffix("\n")
         if not text or not text.isascii() or not text.isprintable():
             raise StoreFault(f"{path} is not one line of ASCII text: restore it, or remove it")
         return text
@@ -125,7 +131,7 @@ class KeyStore:
             if len(drawn) != nbytes:
                 raise StoreFault(f"the entropy source gave {len(drawn)} bytes, {nbytes} are needed")
             self._create(path, drawn)
-        found = self._read(path, nbytes)
+        found = read_private(path, nbytes)
         if len(found) != nbytes:
             raise StoreFault(
                 f"{path} has {len(found)} bytes, a key of {nbytes} is needed: restore it from a "
@@ -146,19 +152,23 @@ class KeyStore:
                 unfinished.unlink()
             sync_directory(self.root)
         except OSError as error:
-            raise StoreFault(f"the key {path} cannot be made: {error}") from error
+            kind = DiskFull if lacks_room(error) else StoreFault
+            raise kind(f"the key {path} cannot be made: {error}") from error
 
-    def _read(self, path: Path, nbytes_max: int) -> bytes:
+
+def read_private(path: Path, nbytes_max: int) -> bytes:
+    """The first `nbytes_max` + 1 bytes of a file that nobody else may read: one more than wanted,
+    so that a longer one shows. Raises StoreFault for a file that is open to others, that is not
+    ours, that is a link, or that cannot be read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-            try:
-                _check_private(os.fstat(descriptor), path, "600")
-                # One byte more than allowed, so that a longer file shows.
-                return os.read(descriptor, nbytes_max + 1)
-            finally:
-                os.close(descriptor)
-        except OSError as error:
-            raise StoreFault(f"the key {path} cannot be read: {error}") from error
+            _check_private(os.fstat(descriptor), path, "600")
+            return os.read(descriptor, nbytes_max + 1)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise StoreFault(f"the key {path} cannot be read: {error}") from error
 
 
 def _check_private(status: os.stat_result, path: Path, mode: str) -> None:

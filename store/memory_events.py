@@ -15,7 +15,14 @@ from protocol.events import read_entry
 from protocol.ids import EventId, SourceId
 from protocol.limits import EQUIVOCATIONS_MAX
 from store.event_chain import KeptLog, check_entry, check_page, corrupt, fault_of, judge
-from store.events import LogRange, StoredEvent, append_conflict, page_of, skip_conflict
+from store.events import (
+    EntrySize,
+    LogRange,
+    StoredEvent,
+    append_conflict,
+    page_of,
+    skip_conflict,
+)
 from store.memory_objects import resolved
 from store.memory_tables import MemoryTables
 from store.tables import Change, check_change
@@ -66,6 +73,10 @@ class MemoryEventLogs:
             entries = self._entries.get(source, [])
             start = max(0, after + 1 - first)
             return page_of(entries[start : start + limit], bytes_max)
+
+    def sizes(self, source: SourceId, after: int, limit: int) -> list[EntrySize]:
+        page = self.read(source, after, limit)
+        return [EntrySize(entry.seq, entry.hlc, len(entry.body)) for entry in page]
 
     def keep_evidence(self, entry: StoredEvent) -> bool:
         self._tables.check_open()

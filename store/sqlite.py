@@ -220,10 +220,10 @@ class Database:
     def checkpoint(self) -> None:
         """Copies the write-ahead log into the file and cuts it, so that erased bytes leave it.
 
-        Raises StoreFault if a reader was in the way for as long as it may be.
+        Raises StoreFault if a reader was in the way for as long as it may be, or the disk is full.
         """
         if not self.writer.checkpoint().result():
-            raise StoreFault("a reader held the write-ahead log: try again after it has ended")
+            raise StoreFault("a reader held the write-ahead log, or the disk is full: try again")
 
     def scrub(self) -> None:
         """Writes the file anew and cuts the log: of what was erased nothing is left in either.

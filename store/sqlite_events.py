@@ -22,7 +22,14 @@ from store.event_chain import (
     fault_of,
     judge,
 )
-from store.events import LogRange, StoredEvent, append_conflict, page_of, skip_conflict
+from store.events import (
+    EntrySize,
+    LogRange,
+    StoredEvent,
+    append_conflict,
+    page_of,
+    skip_conflict,
+)
 from store.sqlite import Database
 from store.sqlite_tables import make_change
 from store.tables import Change, check_change
@@ -40,6 +47,12 @@ _HEAD: Final = "UPDATE event_sources SET head = ?, id = ? WHERE number = ?"
 _PAGE: Final = """
 SELECT seq, id, hlc, kind, body, crc FROM events WHERE source = ? AND seq > ? ORDER BY seq LIMIT ?
 """
+# The length of a body is beside it: SQLite does not read the body for it.
+_SIZES: Final = """
+SELECT seq, hlc, length(body) FROM events WHERE source = ? AND seq > ? ORDER BY seq LIMIT ?
+"""
+# More than an integer of SQLite's holds is more than there ever is.
+_MOST: Final = 2**62
 _EVIDENCE: Final = """
 SELECT seq, id, hlc, kind, body, crc FROM event_evidence WHERE source = ? ORDER BY seq, id
 """
@@ -102,6 +115,14 @@ def _page(
     return kept, page_of((_event(source, row) for row in rows), bytes_max)
 
 
+def _sizes(
+    source: SourceId, after: int, limit: int, connection: apsw.Connection
+) -> tuple[KeptLog, list[EntrySize]]:
+    kept, number = _kept(connection, source)
+    rows = connection.execute(_SIZES, (number, after, limit))
+    return kept, [EntrySize(*row) for row in rows]
+
+
 def _keep(entry: StoredEvent, connection: apsw.Connection) -> bool:
     _, number = _kept(connection, entry.source)
     taken = "SELECT id FROM events WHERE source = ? AND seq = ?"
@@ -160,6 +181,20 @@ def _cut(source: SourceId, finding: Finding, connection: apsw.Connection) -> Non
     connection.execute(_HEAD, (finding.good, digest, number))
 
 
+def _check_dense(
+    source: SourceId, kept: KeptLog, after: int, numbers: Sequence[int], limit: int | None
+) -> None:
+    """Raises CorruptObject where a number is missing of what was read above `after`, or, of a page
+    that would be full with `limit`, behind it."""
+    start = max(after + 1, kept.first)
+    missing = next((seq for seq, found in enumerate(numbers, start) if found != seq), None)
+    if missing is None and limit is not None:
+        end = start + len(numbers)
+        missing = end if len(numbers) < min(limit, kept.head - start + 1) else None
+    if missing is not None:
+        raise corrupt(source, missing, "it is missing: run `huginn fsck`")
+
+
 class SqliteEventLogs:
     """`EventLogs` in `database`, which it closes."""
 
@@ -189,18 +224,20 @@ class SqliteEventLogs:
         self, source: SourceId, after: int, limit: int, *, bytes_max: int | None = None
     ) -> list[StoredEvent]:
         check_page(after, limit)
-        # More than an integer of SQLite's holds is more than there ever is.
-        asked = partial(_page, source, min(after, 2**62), min(limit, 2**62), bytes_max)
+        asked = partial(_page, source, min(after, _MOST), min(limit, _MOST), bytes_max)
         kept, page = self.database.read(asked)
-        start = max(after + 1, kept.first)
-        for seq, entry in enumerate(page, start):
-            if entry.seq != seq:
-                raise corrupt(source, seq, "it is missing: run `huginn fsck`")
-            check_entry(entry)
         whole = bytes_max is None or not page
-        if whole and len(page) < min(limit, kept.head - start + 1):
-            raise corrupt(source, start + len(page), "it is missing: run `huginn fsck`")
+        _check_dense(source, kept, after, [entry.seq for entry in page], limit if whole else None)
+        for entry in page:
+            check_entry(entry)
         return page
+
+    def sizes(self, source: SourceId, after: int, limit: int) -> list[EntrySize]:
+        check_page(after, limit)
+        asked = partial(_sizes, source, min(after, _MOST), min(limit, _MOST))
+        kept, found = self.database.read(asked)
+        _check_dense(source, kept, after, [entry.seq for entry in found], limit)
+        return found
 
     def keep_evidence(self, entry: StoredEvent) -> bool:
         check_entry(entry)

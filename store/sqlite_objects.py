@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from concurrent.futures import Future
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import apsw
@@ -14,6 +15,7 @@ from protocol.errors import Conflict, CorruptObject, StoreFault
 from protocol.ids import PREFIX_TO_KIND, ObjectId
 from store import objects as contract
 from store.blobs import BlobFiles
+from store.files import UNFINISHED
 from store.objects import StoreStats, Swept, View, check_ids, check_name, check_view
 from store.sqlite import Database
 
@@ -22,6 +24,8 @@ from store.sqlite import Database
 INLINE_BYTES_MAX: Final = 256 * 1024
 # Object rows that one submission of a sweep looks at: bounds how long others wait for the writer.
 SWEEP_ROWS: Final = 5_000
+# Files that one submission of a sweep removes, for the same reason: each costs a sync or two.
+SWEEP_FILES: Final = 100
 
 _PUT: Final = """
 INSERT INTO objects (kind, digest, bytes, body) VALUES (?, ?, ?, ?)
@@ -75,8 +79,9 @@ DELETE FROM heads WHERE namespace = (SELECT number FROM namespaces WHERE name = 
 _SWEEP: Final = """
 DELETE FROM objects WHERE number > ?1 AND number <= ?1 + ?2
 AND NOT EXISTS (SELECT 1 FROM members m WHERE m.object = objects.number)
-RETURNING kind, digest, bytes, body IS NULL
+RETURNING bytes
 """
+_IN_FILE: Final = "SELECT 1 FROM objects WHERE digest = ? AND body IS NULL"
 _ORPHANS: Final = """
 SELECT count(*) FROM objects o WHERE NOT EXISTS (SELECT 1 FROM members m WHERE m.object = o.number)
 """
@@ -94,9 +99,16 @@ def id_of(kind: object, digest: object) -> ObjectId:
     return found(digest)
 
 
-def _sweep_rows(start: int, connection: apsw.Connection) -> list[tuple[str, bytes, int, int]]:
+def _sweep_rows(start: int, connection: apsw.Connection) -> list[int]:
+    return [row[0] for row in connection.execute(_SWEEP, (start, SWEEP_ROWS))]
+
+
+def _unnamed(found: Sequence[Path], connection: apsw.Connection) -> list[Path]:
     return [
-        (row[0], row[1], row[2], row[3]) for row in connection.execute(_SWEEP, (start, SWEEP_ROWS))
+        path
+        for path in found
+        if path.suffix == UNFINISHED
+        or connection.execute(_IN_FILE, (bytes.fromhex(path.name),)).fetchone() is None
     ]
 
 
@@ -227,21 +239,35 @@ class SqliteObjectStore:
         )
         count = size = 0
         for start in range(0, last, SWEEP_ROWS):
-            rows = self.database.write(partial(_sweep_rows, start))
-            count += len(rows)
-            size += sum(row[2] for row in rows)
-            files = [(kind, digest) for kind, digest, _, in_file in rows if in_file]
-            if files:
-                self.database.write(partial(self._unlink, files))
+            sizes = self.database.write(partial(_sweep_rows, start))
+            count += len(sizes)
+            size += sum(sizes)
+        self.remove_unnamed()
         self.database.checkpoint()
         return Swept(count, size)
 
-    def _unlink(self, files: Sequence[tuple[str, bytes]], connection: apsw.Connection) -> None:
-        """Runs on the writer's thread, after the rows are gone for good: no put is under way."""
-        for kind, digest in files:
-            query = "SELECT 1 FROM objects WHERE kind = ? AND digest = ?"
-            if connection.execute(query, (kind, digest)).fetchone() is None:
-                self.blobs.remove(digest)
+    def unnamed(self) -> list[Path]:
+        """The files that no row names, and those that a put began and did not end: of rows that
+        were swept by somebody who died before the file went, and of puts that failed. The file of a
+        put that is under way may be among them. Raises StoreFault."""
+        # The files first: what got its row since then has one.
+        found = self.blobs.written()
+        return self.database.read(partial(_unnamed, found))
+
+    def remove_unnamed(self) -> int:
+        """Removes those files, but none that a put relies on; how many. Raises StoreFault."""
+        found = self.unnamed()
+        removed = 0
+        for start in range(0, len(found), SWEEP_FILES):
+            removed += self.database.write(
+                partial(self._remove_unnamed, found[start : start + SWEEP_FILES])
+            )
+        return removed
+
+    def _remove_unnamed(self, found: Sequence[Path], connection: apsw.Connection) -> int:
+        """Runs on the writer's thread: no put is between its file and its row while this looks, and
+        none is half way through its file."""
+        return sum(self.blobs.remove(path) for path in _unnamed(found, connection))
 
     def set_head(
         self, namespace: str, name: str, id: ObjectId | None, expected: ObjectId | None

@@ -17,10 +17,12 @@ from protocol.capability import CAPABILITY_CONTEXT, attenuate, decode_link
 from protocol.caveats import DomainCaveat, OperationCaveat, RequestCaveat, ServiceCaveat
 from protocol.envelope import decode_envelope, encode_envelope
 from protocol.errors import CapabilityError, HuginnError, InvocationError
-from protocol.messages.ropes import Commit, Committed, GetObjects, NewBlock
+from protocol.invocation import INVOCATION_CONTEXT
+from protocol.limits import INVOCATION_BYTES_MAX
+from protocol.messages.ropes import Commit, Committed, GetObjects, NewBlock, Publish
 from protocol.record import encode_record, object_id
 from protocol.resource import ALL, Resource, ResourceKind, Right
-from protocol.signing import pack_signed
+from protocol.signing import pack_signed, unpack_signed
 from tests.block_samples import user
 from tests.chains import forged
 from tests.rooms import SECOND, Installation, Principal
@@ -138,6 +140,31 @@ def stolen_delegation(den: Den) -> bytes:
 
 def without_caveats(den: Den) -> Chain:
     return den.hers_leaf(caveats=())
+
+
+def too_many_fields(den: Den) -> bytes:
+    """An invocation of mallory's that says besides whom it is for, well signed."""
+    message = decode_envelope(den.hers(den.mallory.chain("ropes")))
+    payload = cbor.decode(unpack_signed(message.invocation, size_max=INVOCATION_BYTES_MAX)[0])
+    assert isinstance(payload, dict)
+    payload["principal"] = den.alice.signer.public
+    signed = pack_signed(den.mallory.signer, INVOCATION_CONTEXT, cbor.encode(payload))
+    return encode_envelope(msgspec.structs.replace(message, invocation=signed))
+
+
+def part_of_the_house(den: Den) -> bytes:
+    """Mallory administers `team/ab`, by the operator's word, and would publish for everybody."""
+    assert den.operator.row.admin_chain is not None
+    chain = attenuate(
+        den.operator.row.admin_chain,
+        den.operator.signer,
+        audience=den.mallory.signer.public,
+        nonce=b"p" * 16,
+        resource=resource("team/ab"),
+    )
+    block, text = user("mallory's word")
+    ask = Publish(block=block, content=text.encode())
+    return den.mallory.message("ropes", "publish", ask, chain=chain)
 
 
 Attack = Callable[[Den], bytes]
@@ -316,5 +343,17 @@ ATTACKS: dict[str, tuple[Attack, type[HuginnError], str]] = {
         CAPABILITY,
         "time",
     ),
+    "malformed: an invocation cut short": (
+        lambda d: altered(d.message(), invocation=decode_envelope(d.message()).invocation[:-1]),
+        INVOCATION,
+        "decode",
+    ),
+    "malformed: an invocation with a field too many": (too_many_fields, INVOCATION, "decode"),
+    "out of its scope: a right, but not on that": (part_of_the_house, CAPABILITY, "scope"),
     "a confused deputy": (stolen_delegation, INVOCATION, "delegation"),
+    "a confused deputy: with a delegation that says nothing": (
+        lambda d: d.hers(d.mallory.chain("ropes"), delegations={"ropes": ()}),
+        INVOCATION,
+        "delegation",
+    ),
 }

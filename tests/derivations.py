@@ -9,7 +9,7 @@ from typing import Any
 from actors.muninn.evidence import Examined, examine
 from protocol.assembly import ContextAssembly
 from protocol.derivation import Derivation, DerivationInvocation, ExecutionClass, attest, numbered
-from protocol.errors import StoreFault
+from protocol.errors import DiskFull, StoreFault
 from protocol.families import GENERATE_FAMILY, NO_PARAMETERS, advanced
 from protocol.ids import (
     ChainId,
@@ -116,6 +116,6 @@ class FailingTables(MemoryTables):
         self.check_open()
         if self.full:
             future: Future[list[int]] = Future()
-            future.set_exception(StoreFault("the disk is full, nothing was stored"))
+            future.set_exception(DiskFull("the disk is full, nothing was stored"))
             return future
         return super().apply_soon(changes)

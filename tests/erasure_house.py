@@ -8,12 +8,15 @@ the files as bytes sees whether any of it is left.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
 from actors.assembler.room import AssemblerRoom
 from actors.authority.room import AuthorityRoom
+from actors.cli.erased import check_erased
 from actors.events.room import EventsRoom
 from actors.gateway.front import FrontRoom
 from actors.gateway.keys import ApiKeys
@@ -25,19 +28,22 @@ from actors.room import Room
 from actors.ropes.room import RopesRoom
 from actors.runtime.source_keys import StoredSourceKeys
 from actors.worker.drivers import LoopDriver
+from actors.worker.ledgers import LedgerPorts
 from actors.worker.limits import WorkerLimits
 from actors.worker.room import WorkerRoom
 from actors.worker.tiers import Tiers
 from actors.worker.writer import PageWriter
 from protocol import cbor
 from protocol.envelope import open_reply
-from protocol.ids import ObjectId, TextId
-from protocol.messages import Operation, events
+from protocol.errors import HuginnError
+from protocol.ids import InvocationId, ObjectId, TextId
+from protocol.messages import Operation, events, muninn
 from protocol.messages.erasure import Erase, ErasureRow, RequestErasure
 from protocol.messages.worker import Item, ModelInfo
 from protocol.record import decode_record
 from protocol.signing import Signer
 from store.blobs import BlobFiles
+from store.fsck import FsckReport
 from store.keys import KeyStore
 from store.pages.disk import PageStore
 from store.pages.header import domain_digest
@@ -57,6 +63,8 @@ from tests.worker_rooms import PROFILE as PROFILE_ID
 
 ROOMS = ("authority", "ropes", "muninn", "events", "assembler", "worker", "gateway")
 MARK = "nobody-shall-find"
+ALICES = f"{MARK} alice"
+BOBS = f"{MARK} bob"
 
 
 class Unhearing(Room):
@@ -82,6 +90,11 @@ class ErasureHouse:
             self.rooms.signers[name] = Signer(self.rooms.entropy.draw(32))
             self.rooms.room_to_key[name] = self.rooms.signers[name].public
         self.tables = SqliteTables
+        # What makes the files of large bodies, and the VFS on which a room's file lies (None: the
+        # system's): a test that fails its disks puts others in their place.
+        self.blobs: Callable[[Path], BlobFiles] = BlobFiles
+        self.vfs: Callable[[str], str | None] = lambda room: None
+        self.databases: list[Database] = []
         for name in ("rooms", "keys", "pages", "blobs"):
             (home / name).mkdir(mode=0o700, parents=True, exist_ok=True)
 
@@ -105,6 +118,22 @@ class ErasureHouse:
         """Every room ends as in a good stop."""
         for name in reversed(ROOMS):
             await self.post.rooms.pop(name).drain()
+        self.databases.clear()
+
+    async def die(self) -> None:
+        """Every room ends as the disks let it that have failed: nothing more is stored."""
+        for name in reversed(ROOMS):
+            with suppress(HuginnError):
+                await self.post.rooms.pop(name).drain()
+        for database in self.databases:
+            database.close()
+        self.databases.clear()
+
+    async def at(self, home: Path) -> ErasureHouse:
+        """Start over a copy of what is stored, in the new folder `home`; after `stop`."""
+        shutil.copytree(self.home, home)
+        self.home = home
+        return await self.start()
 
     def room(self, name: str) -> Room:
         world = self.rooms.world(name)
@@ -113,7 +142,9 @@ class ErasureHouse:
                 self.rooms.tables = self._tables(name)  # type: ignore[assignment]
                 return AuthorityRoom(world, self._known, self.rooms.root)
             case "ropes":
-                self.store = SqliteObjectStore(self._database(name), BlobFiles(self.home / "blobs"))
+                self.store = SqliteObjectStore(
+                    self._database(name), self.blobs(self.home / "blobs")
+                )
                 return RopesRoom(world, self.store)
             case "muninn":
                 self.memo = self._tables(name)
@@ -146,7 +177,9 @@ class ErasureHouse:
                 )
 
     def _database(self, name: str) -> Database:
-        return Database(self.home / "rooms" / f"{name}.sqlite")
+        path = self.home / "rooms" / f"{name}.sqlite"
+        self.databases.append(Database(path, vfs=self.vfs(name)))
+        return self.databases[-1]
 
     def _tables(self, name: str) -> SqliteTables:
         self._known = self.tables(self._database(name))
@@ -191,6 +224,7 @@ class ErasureHouse:
             driver=LoopDriver(),
             blocking=inline,
             limits=WorkerLimits(chunk_tokens=CHUNK),
+            ledgers=LedgerPorts(tables.keyed("charges")),
         )
 
     # -- what is in it -----------------------------------------------------------------------
@@ -205,12 +239,14 @@ class ErasureHouse:
 
     async def live(self, who: Principal) -> None:
         """One of everything: a context, an answer with pages and a receipt, a session with turns,
-        a source with events, a kind, a letter to answer."""
+        a source with events, a kind, a letter to answer, an account of looks."""
         name = who.row.principal
         mark = f"{MARK} {name}"
         self.inbox.take([letter_of(who, mark)], f"after-{name}")
         await assembled(who, assemble(pairs(mark), namespace=name))
         await self.answer(who, mark)
+        look = muninn.Look(invocations=[InvocationId.of(mark.encode())])
+        await who.caller.ask("muninn", "look", look, muninn.Looked)
         await self._ask(who, "add_source", events.AddSource(namespace=name, name="builds"))
         event = events.NewEvent(
             kind="MergeSucceeded", subject=mark, body=cbor.encode({"merge_commit": mark})
@@ -227,7 +263,7 @@ class ErasureHouse:
             session=session,
             response=f"resp-{mark}",
             wait_ns_max=0,
-            input=[user(f"{mark}: what happened?")],
+            input=[user(mark), user(f"{mark}: what happened?")],
         )
         await self._ask(who, "begin_turn", begin)
         stem = f"evidence-{domain_stem(name)}"
@@ -250,6 +286,7 @@ class ErasureHouse:
                 await asyncio.sleep(0)
         self.writer.flush()
         await worker._receipts.flush()
+        await worker._ledgers.charges.flush()
 
     async def _ask(self, who: Principal, op: str, ask: Any) -> Any:
         reply = events.OPERATIONS[op].reply
@@ -282,6 +319,25 @@ class ErasureHouse:
             for envelope in self.post.sent
             if envelope.op == "erase"
         ]
+
+
+async def opened(home: Path, **options: Any) -> ErasureHouse:
+    """A house in which alice and bob have lived; `options` are attributes of it."""
+    house = ErasureHouse(home)
+    for name, value in options.items():
+        setattr(house, name, value)
+    await house.start()
+    await house.people()
+    await house.live(house.alice)
+    await house.live(house.bob)
+    return house
+
+
+def found(home: Path, what: str, *, repair: bool = False) -> list[str]:
+    """What `fsck --erased` finds in `home`, which is at rest."""
+    report = FsckReport()
+    check_erased(home, what, report, repair=repair)
+    return [f"{each.kind}: {each.where}: {each.what}" for each in report.problems]
 
 
 def key_of(principal: str) -> str:

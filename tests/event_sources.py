@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from actors.events.ports import Hole, Remote, RemoteFeed, RemotePage
+from actors.events.ports import Hole, Remote, RemoteFeed, RemotePage, SourceKeys
 from actors.events.retention import Retention, no_session
 from actors.events.sources import EventSources
 from actors.room import Call
@@ -72,6 +72,7 @@ class Keeper:
     feed: RemoteFeed | None = None
     retention: Retention = EVERYTHING
     floor: Callable[[SourceId], int | None] = no_session
+    keys: SourceKeys = field(default_factory=DerivedKeys)
 
     def __post_init__(self) -> None:
         self.clock = HandClock()
@@ -84,7 +85,7 @@ class Keeper:
         return EventSources(
             self.logs,
             self.tables,
-            DerivedKeys(),
+            self.keys,
             self.clock,
             self.entropy,
             feed=self.feed,

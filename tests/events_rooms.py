@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from actors.events.ports import SourceKeys
 from actors.events.reminder import is_reminder
 from actors.events.room import EventsRoom
 from actors.events.sessions import SessionLimits
@@ -23,6 +24,7 @@ from protocol.messages import events as messages
 from protocol.messages.ropes import NewBlock
 from protocol.record import Record
 from protocol.signing import Signer
+from protocol.tokenizer import Tokenizer
 from store.events import EventLogs
 from store.memory_events import MemoryEventLogs
 from store.memory_tables import MemoryTables
@@ -44,6 +46,9 @@ class DerivedKeys:
 
     def destroy(self, name: str) -> bool:
         return True
+
+    def keep_only(self, names: Collection[str]) -> None:
+        """Nothing is kept of any."""
 
 
 def events_room(world: World, tables: MemoryTables | None = None, **changes: Any) -> EventsRoom:
@@ -106,6 +111,8 @@ class House:
     logs: EventLogs | None = None
     limits: SessionLimits = field(default_factory=lambda: SessionLimits(render_tokens=BUDGET))
     options: dict[str, Any] = field(default_factory=dict)
+    tokenizer: Tokenizer = field(default_factory=FakeTokenizer)
+    keys: SourceKeys = field(default_factory=DerivedKeys)
     rooms: Installation = field(default_factory=Installation)
     principal: Principal = field(init=False)
     room: EventsRoom = field(init=False)
@@ -137,8 +144,8 @@ class House:
             self.rooms.world("events"),
             self.logs,  # type: ignore[arg-type]
             self.tables,
-            tokenizer=FakeTokenizer(),
-            keys=DerivedKeys(),
+            tokenizer=self.tokenizer,
+            keys=self.keys,
             limits=self.limits,
             **self.options,
         )

@@ -26,6 +26,7 @@ from actors.gateway.limits import Limits
 from actors.gateway.models import ServedModel
 from actors.gateway.room import Gateway
 from actors.muninn.room import MuninnRoom
+from actors.ports import Clock
 from actors.room import Call, Room, World
 from actors.ropes.room import RopesRoom
 from actors.runtime.world import SystemClock, SystemEntropy
@@ -286,16 +287,29 @@ class Service:
         return host, int(port)
 
 
+class AheadClock(SystemClock):
+    """The system's clock, `ahead_ns` ahead of it."""
+
+    ahead_ns = 0
+
+    def wall_ns(self) -> int:
+        return super().wall_ns() + self.ahead_ns
+
+    def steady_ns(self) -> int:
+        return super().steady_ns() + self.ahead_ns
+
+
 @asynccontextmanager
 async def running(
     limits: Limits | None = None,
     *,
     feed: RemoteFeed | None = None,
     lease_ns: int = 30 * 10**9,
+    clock: Clock | None = None,
 ) -> AsyncIterator[Service]:
     """A service on a port of its own. `feed` reads the sources of others; a turn is held for
-    `lease_ns` without a renewal."""
-    clock, entropy, mailbox = SystemClock(), SystemEntropy(), Mailbox()
+    `lease_ns` without a renewal; `clock` is everybody's, else the system's."""
+    clock, entropy, mailbox = clock or SystemClock(), SystemEntropy(), Mailbox()
     root = Signer(entropy.draw(32))
     signers = {name: Signer(entropy.draw(32)) for name in ROOMS}
     room_to_key = {name: signer.public for name, signer in signers.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -38,6 +39,15 @@ def tiny_home(home: Path) -> Path:
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     shutil.copyfile(tiny_gemma.cached(), target)
     return home
+
+
+def roomy_profile(home: Path, context_tokens: int = 12288) -> Path:
+    """The tiny model's profile in `home`, with room for long conversations."""
+    spec = (Path(loader.__file__).parent / "tiny-gemma.toml").read_text("utf-8")
+    profile = home / "roomy-gemma.toml"
+    wider = re.sub("context_tokens = .*", f"context_tokens = {context_tokens}", spec)
+    profile.write_text(wider, "utf-8")
+    return profile
 
 
 def tiny_config(home: Path, **changes: Any) -> Config:

@@ -1,4 +1,5 @@
-"""A disk that can fail at the Nth operation and forget what was not synced: an SQLite VFS.
+"""A disk that can fail at the Nth operation and forget what was not synced: an SQLite VFS. And the
+database that such a disk finds out.
 
 Every write and truncation is undone by `power_off` unless a sync of its file came after it. That
 is what a power cut does, and more than a killed process suffers.
@@ -6,9 +7,12 @@ is what a power cut does, and more than a killed process suffers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import apsw
+
+from store.sqlite import Database
 
 CUT, TORN, EIO = "cut", "torn", "eio"
 
@@ -100,3 +104,12 @@ class LossyFile(apsw.VFSFile):
             raise apsw.IOError("the disk failed to sync")
         # No real sync: this disk keeps its own account of what is durable.
         self.disk.undo.pop(self.path, None)
+
+
+class WeakDatabase(Database):
+    """A database like ours, with the one setting that loses commits."""
+
+    def _open(self, migrations: Sequence[str]) -> apsw.Connection:
+        connection = super()._open(migrations)
+        connection.pragma("synchronous", "NORMAL")
+        return connection

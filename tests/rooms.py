@@ -231,6 +231,7 @@ class Installation:
         rights: Iterable[str] = EVERY_RIGHT,
         administers: bool = False,
         telemetry: list[str] | None = None,
+        domain: str | None = None,
     ) -> Principal:
         """A principal, as a shell enrolls one before any room runs."""
         signer = Signer(hashlib.sha256(name.encode()).digest())
@@ -241,6 +242,7 @@ class Installation:
             rights=rights,
             administers=administers,
             telemetry=telemetry,
+            domain=domain or name,
         )
         principals = Principals(self.tables, self.root, self.clock, self.entropy)
         enrolled = await principals.enroll(ask)
@@ -262,7 +264,7 @@ def enrolment(name: str, signer: Signer, **changes: Any) -> Enroll:
         name=name,
         public_key=signer.public,
         namespace=fields.pop("namespace") or name,
-        domain=name,
+        domain=fields.pop("domain", name),
         rights=list(fields.pop("rights")),
         **fields,
     )

@@ -16,15 +16,15 @@ from msgspec import structs
 
 from actors.assembler.cache import BlockTokenCache
 from actors.assembler.contracts import ProfileContracts, Registry
-from actors.assembler.given import Given
+from actors.assembler.given import Given, text_of
 from actors.assembler.lineage import Base, Lineage
 from actors.reporting import EvidenceQueue
 from actors.room import Call, Room, World
-from protocol.assembly import BudgetPolicy, ContextAssembly, sequence_of
+from protocol.assembly import BudgetPolicy, ContextAssembly
 from protocol.blocks import ContextBlock
 from protocol.budget import Budgeted, within_budget
 from protocol.context_diff import Placed, first_difference
-from protocol.errors import BudgetExceeded, ContentError, CorruptObject, NotVisible
+from protocol.errors import BudgetExceeded, ContentError, CorruptObject, DiskFull, NotVisible
 from protocol.families import assembled
 from protocol.grammar import BlockTokens, Grammar
 from protocol.ids import BlockId, ContextId, ContractId, SequenceId, TextId, TokensId
@@ -37,8 +37,6 @@ from protocol.messages.muninn import Origin
 from protocol.publication import state_prefix
 from protocol.record import Identified, decode_record, encode_record, object_id
 from protocol.resource import Resource, ResourceKind, Right
-from protocol.rope.build import build
-from protocol.rope.node import Entry
 from protocol.semantic import SemanticContract, check_source
 from protocol.tokens import pack
 from store.tables import Tables
@@ -116,17 +114,36 @@ class AssemblerRoom(Room):
         )
         kept = given.only(budgeted.kept) if budgeted.dropped else given
         fields = profile.fields(grammar, policy)
-        await self._register(policy)
-        if not ask.store:
-            sequence, context = _unstored(kept, fields)
-            return _assembled(context, sequence, kept, budgeted, grammar)
-        sequence, context, public = await self._commit(call, ask.namespace, kept, fields)
+        stored = await self._stored_as(call, ask, policy, kept, fields)
+        if stored is None:
+            sequence, context = kept.unstored(fields)
+            answer = _assembled(context, sequence, kept, budgeted, grammar)
+            return structs.replace(answer, unstored=True) if ask.store else answer
+        sequence, context, public = stored
         answer = _assembled(context, sequence, kept, budgeted, grammar)
         if public:
             statement = state_prefix(self.world.signer, profile.name, answer.segments[:public])
             answer = structs.replace(answer, public=statement)
         self._learn(call, fields, answer)
         return answer
+
+    async def _stored_as(
+        self,
+        call: Call,
+        ask: messages.Assemble,
+        policy: BudgetPolicy,
+        kept: Given,
+        fields: ropes.AssemblyFields,
+    ) -> tuple[SequenceId, ContextId, int] | None:
+        """What was stored, if that was asked for and there was room, or DiskFull where it had to
+        be. Nothing is remembered as stored that was not."""
+        try:
+            await self._register(policy)
+            return await self._commit(call, ask.namespace, kept, fields) if ask.store else None
+        except DiskFull:
+            if ask.store and not ask.else_unstored:
+                raise
+            return None
 
     def _learn(self, call: Call, fields: ropes.AssemblyFields, answer: messages.Assembled) -> None:
         """Have muninn told, later, what was assembled."""
@@ -177,7 +194,7 @@ class AssemblerRoom(Room):
     def _take(self, blocks: list[ropes.NewBlock]) -> Given:
         if len(blocks) > BLOCKS_MAX:
             raise ContentError(f"{len(blocks)} blocks: a sequence has at most {BLOCKS_MAX}")
-        texts = [_text(new.content) for new in blocks]
+        texts = [text_of(new.content) for new in blocks]
         for new, text in zip(blocks, texts, strict=True):
             # Tokens are remembered by the block's id, for everyone: it must be this very text's.
             content = TextId.of(new.content)
@@ -344,25 +361,9 @@ def _check_reachable(policy: BudgetPolicy, profile: ProfileContracts, texts: lis
         )
 
 
-def _text(content: bytes) -> str:
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ContentError(f"content is not UTF-8 at byte {error.start}") from error
-
-
 def _not_none(sequence: SequenceId | None) -> SequenceId:
     assert sequence is not None, "exactly one of blocks and sequence was checked to be there"
     return sequence
-
-
-def _unstored(given: Given, fields: ropes.AssemblyFields) -> tuple[SequenceId, ContextId]:
-    """The ids that storing would mint. They name nothing that could be read."""
-    entries = [
-        Entry(block, len(new.content)) for block, new in zip(given.ids, given.blocks, strict=True)
-    ]
-    sequence = SequenceId.of(encode_record(sequence_of(build(entries).root)))
-    return sequence, ContextId.of(encode_record(fields.over(sequence)))
 
 
 def _segment(block_id: BlockId, block: ContextBlock, tokens: BlockTokens) -> messages.Segment:

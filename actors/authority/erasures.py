@@ -4,7 +4,7 @@ An erasure is a row that says what goes and which rooms have done their part. It
 the first room is asked, and noted after each; so a crash anywhere leaves rooms that have done it
 and rooms that will be asked again, and asking again is harmless. It is done when the last room has
 answered that nothing is left on its disk. Principals that go are revoked first: nothing of theirs
-is admitted anywhere while it is taken away.
+is admitted anywhere while it is taken away. A room that could not be told so yet waits its turn.
 
 The rooms are asked in the order in which what is kept is made, from the keys that admit a request
 to the objects at its end, so that nothing is made again behind the erasure. A room that cannot be
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Final, Literal
 
@@ -78,7 +78,8 @@ class KeptErasure(Record):
 
 class Erasures:
     """All erasures in `tables`, which `principals` lie in too. `send` gives a room its order,
-    `revoke` revokes a principal by name and returns when every room knows."""
+    `revoke` revokes a principal by name and returns when every room knows but those that `waiting`
+    names."""
 
     def __init__(
         self,
@@ -89,6 +90,7 @@ class Erasures:
         *,
         send: Send,
         revoke: Callable[[str], Awaitable[object]],
+        waiting: Callable[[], Collection[str]],
     ) -> None:
         self._tables = tables
         self._table = tables.keyed(TABLE)
@@ -99,6 +101,7 @@ class Erasures:
         self._rooms = sorted(set(rooms) - {AUTHORITY}, key=_place)
         self._send = send
         self._revoke = revoke
+        self._waiting = waiting
         self._wake = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()
         self._asked: set[asyncio.Task[ErasureRow]] = set()
@@ -136,6 +139,14 @@ class Erasures:
         await self.look()
         self.keep()
         return policy
+
+    def takes(self, principal: str) -> bool:
+        """Whether a principal of that name is being erased. Its row goes in the end: one that was
+        made in between would go with it, and leave a key behind that nobody can revoke."""
+        return any(
+            kept.is_open and not kept.swept and principal in kept.order.names
+            for kept in self._all()
+        )
 
     # -- carrying out ------------------------------------------------------------------------
 
@@ -226,6 +237,9 @@ class Erasures:
             for room in self._rooms:
                 if any(done.room == room for done in kept.row.rooms):
                     continue
+                if room in self._waiting():
+                    waits = f"{room}: it has yet to take what is revoked"
+                    continue
                 try:
                     erased = await self._send(room, kept.order)
                 except HuginnError as error:
@@ -310,6 +324,23 @@ class Erasures:
 def fingerprint(id: str) -> str:
     """What stands for the id of an erased object: nothing is found by it."""
     return framed_digest("huginn.erased/1", id.encode("ascii")).hex()
+
+
+def traces(tables: Tables, order: Erase) -> list[str]:
+    """What is here still of the principals of `order`, and of its domains; nothing, once it was
+    carried out."""
+    records = tables.keyed(_PRINCIPALS)
+    found = [f"principal {name}" for name in order.names if records.get(name.encode()) is not None]
+    below = drop_below(tables, order.principals)
+    found += [f"a handle given out by one erased, {len(below)} of them"] if below else []
+    if order.names:
+        policies = RetentionPolicies(tables).all().domains
+        found += [
+            f"the retention set for {policy.domain}"
+            for policy in policies
+            if policy.domain in order.domains
+        ]
+    return found
 
 
 def _changed(kept: KeptErasure, **fields: object) -> KeptErasure:

@@ -2,7 +2,8 @@
 
 It alone holds the root key. A revocation is durable, then announced to every room that runs, then
 acknowledged: so it holds for the next message wherever that goes; a room that does not run takes
-the current state when it starts. Contracts are registered by signing their ids.
+the current state when it starts. One that runs and does not take it is named in the answer, and
+told until it does (`actors/telling.py`). Contracts are registered by signing their ids.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from actors.authority.delegations import Delegations
 from actors.authority.erasures import Erasures
 from actors.authority.principals import Principals
 from actors.room import Call, Room, World
+from actors.telling import Telling
 from protocol.assembly import REGISTRATION_CONTEXT
 from protocol.capability import issue
-from protocol.errors import ContentError, HuginnError, NotVisible
+from protocol.errors import Conflict, ContentError, NotVisible
 from protocol.ids import parse_any
 from protocol.limits import TURN_HANDLE_LIFETIME_NS
 from protocol.messages import Empty, erasure
@@ -50,6 +52,7 @@ class AuthorityRoom(Room):
         self._take_revocations(self._principals.revocations())
         self._delegations = Delegations(tables, root.public, world.clock, self._is_revoked)
         self._revoking: set[asyncio.Task[Any]] = set()
+        self._telling = Telling(self._announce)
         self.erasures = Erasures(
             tables,
             world.clock,
@@ -57,6 +60,7 @@ class AuthorityRoom(Room):
             tuple(world.room_to_key),
             send=self._order,
             revoke=self._revoke,
+            waiting=lambda: self._telling.waiting,
         )
 
     async def start(self) -> None:
@@ -66,6 +70,7 @@ class AuthorityRoom(Room):
     async def drain(self) -> None:
         await self.erasures.drain()
         await asyncio.gather(*self._revoking, return_exceptions=True)
+        await self._telling.drain()
         self._tables.close()
 
     async def on_enroll(self, call: Call, ask: messages.Enroll) -> messages.Enrolled:
@@ -79,6 +84,11 @@ class AuthorityRoom(Room):
                 call, Right.GRANT, row.namespace
             ):
                 raise NotVisible("no such namespace in this view")
+        if self.erasures.takes(ask.name):
+            raise Conflict(
+                f"a principal {ask.name!r} is being erased: ask again when `huginn erase` says it "
+                "is done, or choose another name"
+            )
         return await self._principals.enroll(ask)
 
     async def on_principals(self, call: Call, ask: Empty) -> messages.Principals:
@@ -87,7 +97,7 @@ class AuthorityRoom(Room):
             principals=[row for row in rows if _reaches(call, Right.GRANT, row.namespace)]
         )
 
-    async def on_revoke(self, call: Call, ask: messages.Revoke) -> Empty:
+    async def on_revoke(self, call: Call, ask: messages.Revoke) -> messages.Revoked:
         rows = self._principals.rows()
         if not any(
             row.name == ask.name and _reaches(call, Right.REVOKE, row.namespace) for row in rows
@@ -102,32 +112,37 @@ class AuthorityRoom(Room):
         revoking.add_done_callback(self._revoking.discard)
         return await asyncio.shield(revoking)
 
-    async def _revoke(self, name: str) -> Empty:
+    async def _revoke(self, name: str) -> messages.Revoked:
         await self._principals.revoke(name)
-        await self._announced()
+        waiting = await self._announced()
         # Of a domain that nobody is left in, what was computed for it has its time.
         self.erasures.keep()
-        return Empty()
+        return messages.Revoked(waiting=waiting)
 
-    async def _announced(self) -> None:
-        """Returns when every room that runs was told what is revoked."""
-        revocations = self._principals.revocations()
-        self._take_revocations(revocations)
-        for room in sorted(set(self.world.room_to_key) - {self.name}):
-            await self._announce(room, revocations)
+    async def _announced(self) -> list[str] | None:
+        """Returns when every room that runs was told what is revoked, or after a while; which ones
+        were not, as an answer names them."""
+        self._take_revocations(self._principals.revocations())
+        rooms = sorted(set(self.world.room_to_key) - {self.name})
+        return await self._telling.tell(rooms) or None
 
     async def tell(self, room: str) -> None:
         """Announce what is revoked to `room`, which could not be reached until now."""
-        await self._announce(room, self._principals.revocations())
+        await self._telling.tell([room])
 
     async def on_current(self, call: Call, ask: Empty) -> messages.Revocations:
         return self._principals.revocations()
 
-    async def _announce(self, room: str, revocations: messages.Revocations) -> None:
-        try:
-            await self.ask_as_self(room, "revocations", revocations, Empty)
-        except HuginnError as error:
-            log.warning("the %s room was not told of epoch %d: %s", room, revocations.epoch, error)
+    async def _announce(self, room: str) -> bool:
+        revocations = self._principals.revocations()
+        runs = await self.tell_running(room, "revocations", revocations)
+        if not runs:
+            log.warning(
+                "the %s room was not told of epoch %d: it does not run, and asks when it starts",
+                room,
+                revocations.epoch,
+            )
+        return runs
 
     # -- erasure -----------------------------------------------------------------------------
 
@@ -177,8 +192,8 @@ class AuthorityRoom(Room):
 
     async def _take_back(self, call: Call, ask: messages.TakeBack) -> messages.TakenBack:
         taken = await self._delegations.take_back(call.handle, ask.id, ask.chain)
-        await self._announced()
-        return messages.TakenBack(id=taken)
+        waiting = await self._announced()
+        return messages.TakenBack(id=taken, waiting=waiting)
 
     # -- the audit log -----------------------------------------------------------------------
 

@@ -112,9 +112,16 @@ def may_see(call: Call, order: Erase) -> bool:
 def _may_erase(call: Call, record: PrincipalRecord) -> bool:
     path = record.asked.namespace
     return _permits(call, Right.ERASE, ResourceKind.NAMESPACE, path) and (
-        call.handle.principal == record.asked.public_key
-        or _permits(call, Right.REVOKE, ResourceKind.NAMESPACE, path)
+        _is_own(call, record) or _permits(call, Right.REVOKE, ResourceKind.NAMESPACE, path)
     )
+
+
+def _is_own(call: Call, record: PrincipalRecord) -> bool:
+    """Whether it is the principal itself who asks. A handle that was given out has the principal's
+    key at its root and another at its end, and whoever shows it may erase what lies there, not who
+    gave it."""
+    handle = call.handle
+    return handle.principal == handle.audience == record.asked.public_key
 
 
 def _permits(call: Call, right: Right, kind: ResourceKind, name: str) -> bool:

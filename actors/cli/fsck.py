@@ -30,8 +30,8 @@ _FETCHES = "models/.fetch-*"
 @click.option(
     "--erased",
     metavar="WHAT",
-    help="Prove besides that nothing is left of WHAT: a domain, a principal, a namespace, the id "
-    "of an erasure, or 'all'.",
+    help="Prove besides that nothing is left of WHAT, which was erased: a domain, a principal, a "
+    "namespace, the id of an erasure, or 'all'. Exit 1 if no erasure is called so.",
 )
 @click.pass_context
 def fsck(context: click.Context, asked: Asked, repair: bool, erased: str | None) -> None:
@@ -62,7 +62,8 @@ def fsck(context: click.Context, asked: Asked, repair: bool, erased: str | None)
     document = _document(report, ok, pages)
     if erased is not None:
         document |= {"erased": erased, "erasures": erasures}
-    asked.show(document, lambda: _people(report, ok, pages))
+    matched = None if erased is None else f"{erasures} erasures of {erased!r} looked for"
+    asked.show(document, lambda: _people(report, ok, pages, matched))
     if not ok:
         context.exit(1)
 
@@ -91,7 +92,8 @@ def _check_rooms(home: Path, report: FsckReport, repair: bool) -> None:
 
 
 def _check_modes(home: Path, report: FsckReport, repair: bool) -> None:
-    """Directories of ours are 0700, and keys 0600: an open key is everybody's key."""
+    """Directories of ours are 0700, and keys 0600: an open key is everybody's key, whichever of the
+    files that hold one it lies in."""
     for path, mode in _private(home):
         found = path.stat().st_mode & 0o777
         if found & ~mode:
@@ -103,13 +105,17 @@ def _check_modes(home: Path, report: FsckReport, repair: bool) -> None:
 
 
 def _private(home: Path) -> Iterator[tuple[Path, int]]:
+    from actors.gateway.transports.matrix_account import private_files
     from store.files import UNFINISHED
 
     yield home, 0o700
     for name in ("keys", "rooms", "blobs", "pages"):
         if (home / name).is_dir():
             yield home / name, 0o700
-    for path in [home / "operator.key", *sorted((home / "keys").glob("*"))]:
+    keys = [home / "operator.key", *private_files(home)]
+    for name in ("keys", "remote-keys"):
+        keys += sorted((home / name).glob("*"))
+    for path in dict.fromkeys(keys):
         if path.is_file() and path.suffix != UNFINISHED:
             yield path, 0o600
 
@@ -161,7 +167,7 @@ def _problem(problem: Problem) -> Json:
     }
 
 
-def _people(report: FsckReport, ok: bool, pages: int) -> RenderableType:
+def _people(report: FsckReport, ok: bool, pages: int, matched: str | None) -> RenderableType:
     from rich.console import Group
 
     from actors.cli.output import size, table
@@ -173,6 +179,8 @@ def _people(report: FsckReport, ok: bool, pages: int) -> RenderableType:
         f"{pages} derived pages (not read): "
         f"{'clean' if ok else 'damaged'}"
     )
+    if matched is not None:
+        summary = f"{matched}; {summary}"
     if not report.problems:
         return summary
     rows = [(each.kind, each.where, each.what, each.action) for each in report.problems]

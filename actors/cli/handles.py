@@ -83,6 +83,7 @@ def list_handles(asked: Asked) -> None:
 def take_back(asked: Asked, handle: str) -> None:
     """Revoke HANDLE, an id of `huginn key handles` or the handle itself, and all below it."""
     from actors.cli.client import connect, segment
+    from actors.cli.keys import not_told_yet
     from protocol.handle_text import HANDLE_PREFIX
 
     client = connect(asked)
@@ -90,7 +91,7 @@ def take_back(asked: Asked, handle: str) -> None:
         done = client.post(f"{_CAPABILITIES}/revocations", {"handle": handle})
     else:
         done = client.delete(f"{_CAPABILITIES}/{segment(handle)}")
-    asked.show(done, lambda: "taken back")
+    asked.show(done, lambda: "taken back" + not_told_yet(done))
 
 
 def _attenuated(asked: Asked, given: list[str], narrowed: Json) -> tuple[bytes, ...]:

@@ -85,4 +85,11 @@ def revoke(asked: Asked, principal: str) -> None:
     from actors.cli.client import connect, segment
 
     done = connect(asked).delete(f"{_KEYS}/{segment(principal)}")
-    asked.show(done, lambda: f"revoked {principal}: {done['keys_removed']} key forgotten")
+    told = f"revoked {principal}: {done['keys_removed']} key forgotten"
+    asked.show(done, lambda: told + not_told_yet(done))
+
+
+def not_told_yet(done: Json) -> str:
+    """What a person is told of rooms that a revocation has yet to reach."""
+    rooms = ", ".join(done["rooms_waiting"])
+    return f"\nNOT YET in force in: {rooms}. It is told until it takes it." if rooms else ""

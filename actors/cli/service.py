@@ -75,8 +75,11 @@ def status(context: click.Context, asked: Asked) -> None:
 
         hidden = {"health"}
         shown = [(name, value) for name, value in document.items() if name not in hidden]
-        served = (document["health"] or {}).get("models", [])
-        return facts([*shown, ("models", ", ".join(served) or None)])
+        health = document["health"] or {}
+        served = ", ".join(health.get("models", [])) or None
+        told = [("models", served), ("health", health.get("status"))]
+        trouble = [("reason", health["reason"])] if "reason" in health else []
+        return facts([*shown, *told, *trouble])
 
     asked.show(document, people)
     if not document["ready"]:

@@ -48,6 +48,8 @@ def _health(service: Service) -> Finding:
     detail = f"pid {service.pid}, {service.shell}, {service.url}: {body.get('status')}"
     if status != 200:
         return Finding("service", "warn", detail, "wait; its log says what it does")
+    if body.get("reason"):
+        return Finding("service", "warn", f"{detail}: {body['reason']}", "free some space")
     return Finding("service", "ok", detail)
 
 

@@ -6,7 +6,9 @@ order always, and all of them in one order as far as they are there. A reader th
 the ring finds the oldest dropped. It is told so, in band and before the next entry of that source,
 by a `Gap`; a line is logged; and then it is given from the log what the log still has of the gap.
 
-The accounts of a reader, and their sums over all, hold at every moment and never reset:
+The accounts of a reader, and their sums over all, hold at every moment and never reset within a
+process (a reader that goes on from its marks lacks nothing and has nothing twice, also after a
+restart, but its accounts begin anew):
 
     delivered + gaps − refilled + pending = produced
 
@@ -130,7 +132,8 @@ class Aggregator:
         label_of: Callable[[SourceId], str | None],
         after: Mapping[SourceId, int],
     ) -> Subscription:
-        """A reader, which has to be closed. `name` is the session that is told of in the log.
+        """A reader, which has to be closed. `name` is what it is and is called (`session S`, or
+        `reader R` where it is no session's), as the log tells of it.
 
         `label_of` says how the reader calls a source, None for one that is not for it. Sources in
         `after` are read from that number on, others from now on.
@@ -287,7 +290,7 @@ class Subscription:
         self._count("gaps", count)
         self._count("dropped", count)
         log.warning(
-            "[event-agg] dropped %d events for session %s; client must re-fetch from %s",
+            "[event-agg] dropped %d events for %s; client must re-fetch from %s",
             count,
             self.name,
             f"{cursor.label}:{mark}",

@@ -40,6 +40,7 @@ from actors.events.book import NOT_VISIBLE, RESPONSES, Live, response_key, respo
 from actors.events.context import PromptContext
 from actors.events.conversations import Conversations
 from actors.events.reminder import is_reminder
+from actors.events.replays import asked_digest, check_asked, told_again
 from actors.events.scope import holder, may_read, require
 from actors.events.sessions import Sessions, check_text, marked, new_id, unmarked, used
 from actors.events.turns import Kept, Placed, Turn, step
@@ -110,12 +111,13 @@ class Beginnings:
         if ask.parent_response is not None:
             _check_reads(call, namespace)
         session, number = self._named(namespace, ask)
-        left_ns = ask.wait_ns_max
+        until_ns = self._clock.steady_ns() + ask.wait_ns_max
         while True:
             work = self._try(call, ask, (namespace, session), number)
             outcome = await self._book.undivided(work)
             if isinstance(outcome, messages.BegunTurn):
                 return outcome
+            left_ns = until_ns - self._clock.steady_ns()
             if left_ns <= 0:
                 raise Conflict(
                     f"turn {outcome.turn} is in progress on the same parent: wait for it, or raise "
@@ -123,10 +125,9 @@ class Beginnings:
                     reason="turn_in_progress",
                     turn=outcome.turn,
                 )
-            until_ns = max(1, min(left_ns, outcome.lease_ns - self._clock.wall_ns()))
-            left_ns -= until_ns
+            wait_ns = max(1, min(left_ns, outcome.lease_ns - self._clock.wall_ns()))
             try:
-                async with asyncio.timeout(until_ns / _NS_PER_S):
+                async with asyncio.timeout(wait_ns / _NS_PER_S):
                     await outcome.changed.wait()
             except TimeoutError:
                 continue
@@ -153,12 +154,12 @@ class Beginnings:
                 _check_reads(call, live.session.namespace)
             now_ns = self._clock.wall_ns()
             known = live.keyed(ask.key) if ask.key else None
-            if known is not None:
-                same = known.response == ask.response
-                if known.state == "finished" or (same and live.is_live(known, now_ns)):
+            finished = known is not None and known.state == "finished"
+            if known is not None and (finished or live.is_live(known, now_ns)):
+                check_asked(known, ask)
+                if finished or known.response == ask.response:
                     return await self._again(call, live, known)
-                if live.is_live(known, now_ns):
-                    return _Busy.of(live, known)
+                return _Busy.of(live, known)
             if ask.parent is not None:
                 number = live.named(ask.parent).number
             elif number is None:
@@ -206,6 +207,7 @@ class Beginnings:
             tail=tail,
             parent=parent.number if parent else None,
             key=ask.key,
+            asked=asked_digest(ask),
             reminder=told.block,
             history_digest=talk.history_digest,
             base=base,
@@ -237,20 +239,10 @@ class Beginnings:
     async def _again(self, call: Call, live: Live, turn: Turn) -> messages.BegunTurn:
         """What became of a turn that was begun before."""
         blocks = await self._conversations.of(call, live.session.id, turn)
-        if turn.state != "finished":
-            return self._begun(live, turn, blocks)
-        answer = blocks[-1].content.decode("utf-8")
-        return self._begun(live, turn, blocks[:-1], answer=answer, response=turn.response)
+        begun = self._begun(live, turn, blocks)
+        return begun if turn.state != "finished" else told_again(begun, turn, holder(call))
 
-    def _begun(
-        self,
-        live: Live,
-        turn: Turn,
-        blocks: list[NewBlock],
-        *,
-        answer: str | None = None,
-        response: str | None = None,
-    ) -> messages.BegunTurn:
+    def _begun(self, live: Live, turn: Turn, blocks: list[NewBlock]) -> messages.BegunTurn:
         return messages.BegunTurn(
             session=live.session.id,
             turn=turn.id,
@@ -259,8 +251,6 @@ class Beginnings:
             reminders=sum(map(is_reminder, blocks)),
             injected=turn.injected,
             gaps=turn.gaps,
-            answer=answer,
-            response=response,
         )
 
     # -- putting the conversation together -----------------------------------------------------
@@ -372,6 +362,8 @@ def _check(ask: messages.BeginTurn) -> None:
     check_text("response", ask.response)
     if ask.key is not None:
         check_text("key", ask.key)
+    if ask.terms is not None and len(ask.terms) != messages.TERMS_BYTES:
+        raise ContentError(f"terms are a digest of {messages.TERMS_BYTES} bytes", param="terms")
     check_messages(ask.history if ask.history is not None else ask.input or [])
 
 

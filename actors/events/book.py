@@ -76,6 +76,8 @@ class Live:
     def __init__(self, tables: Tables, session: Session) -> None:
         self._tables = tables
         self.users = 0
+        # Turns that were given up when the disk had no room to say so.
+        self._given_up: set[int] = set()
         self.lock = asyncio.Lock()
         self.changed = asyncio.Event()
         self.session = session
@@ -113,6 +115,7 @@ class Live:
         self.turns[turn.number - 1 : turn.number] = [turn]
         if turn.state != "open":
             self.leases.pop(turn.number, None)
+            self._given_up.discard(turn.number)
 
     def named(self, id: str) -> Turn:
         """The turn with that id; NotVisible."""
@@ -135,8 +138,16 @@ class Live:
         """The newest turn that was begun with that key."""
         return next((turn for turn in reversed(self.turns) if turn.key == key), None)
 
+    def give_up(self, number: int) -> None:
+        """Nobody waits for turn `number` any more, whatever its row says. After a restart that is
+        so when its lease has run out."""
+        self._given_up.add(number)
+        self.tell()
+
     def is_live(self, turn: Turn, now_ns: int) -> bool:
-        return is_live(turn, self.leases.get(turn.number, turn.lease_ns), now_ns)
+        return turn.number not in self._given_up and is_live(
+            turn, self.leases.get(turn.number, turn.lease_ns), now_ns
+        )
 
     def children(self, number: int | None) -> Iterator[Turn]:
         return (turn for turn in self.turns if turn.parent == number)
@@ -231,7 +242,7 @@ class Book:
         row = self._tables.keyed(RESPONSES).get(response_key(namespace, response))
         if row is None:
             raise NotVisible(NOT_VISIBLE)
-        return row[:-8].decode(), int.from_bytes(row[-8:], "big")
+        return response_of(row)
 
     # -- writing -----------------------------------------------------------------------------
 
@@ -323,12 +334,22 @@ def turn_key(session: str, number: int) -> bytes:
     return session.encode() + b"/" + number.to_bytes(8, "big")
 
 
+def session_of(key: bytes) -> str:
+    """The session of a turn's key."""
+    return key[: -len(turn_key("", 0))].decode()
+
+
 def response_key(namespace: str, response: str) -> bytes:
     return namespace.encode() + b"\0" + response.encode()
 
 
 def response_row(session: str, number: int) -> bytes:
     return session.encode() + number.to_bytes(8, "big")
+
+
+def response_of(row: bytes) -> tuple[str, int]:
+    """The session and the number of the turn that a response's row names."""
+    return row[:-8].decode(), int.from_bytes(row[-8:], "big")
 
 
 def spot(place: str, alone: bytes | None) -> str:

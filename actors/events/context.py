@@ -1,9 +1,10 @@
 """`assemble_prompt_context`: what a turn that begins now is to be told.
 
 The one function behind a preview and the beginning of a turn. It reads the sources in scope above
-the marks, at most the newest thousand entries of all of them together, so that what a turn
-costs does not grow with the logs; what lies before those is counted from the numbers. It moves
-nothing: marks move when the turn that carries the text is kept.
+the marks: of all of them together at most the newest thousand entries, and at most 8 MiB of them,
+so that what a turn costs grows neither with the logs nor with what is in them. It looks at their
+times and sizes first and reads only what it takes; what lies before that is counted from the
+numbers. It moves nothing: marks move when the turn that carries the text is kept.
 """
 
 from __future__ import annotations
@@ -23,10 +24,14 @@ from protocol.ids import SourceId
 from protocol.messages.events import Gap
 from protocol.messages.ropes import NewBlock
 from protocol.tokenizer import Tokenizer
-from store.events import EventLogs, StoredEvent
+from store.events import EntrySize, EventLogs
 
 # Entries that one turn reads, of all sources together.
 READ_MAX: Final = 1000
+# And bytes of them, which are read on the room's loop: a thousand entries of 8 KB, where a line of
+# some hundred characters is told of each; a few of the largest that there are.
+READ_BYTES_MAX: Final = 8 * 1024 * 1024
+# Entries whose sizes are looked at together: they are a few numbers each.
 _PAGE: Final = 64
 # Entries that are remembered decoded, for the next session that is told of them, and their size.
 _DECODED_MAX: Final = 4096
@@ -105,20 +110,16 @@ def assemble_prompt_context(
 @dataclass
 class _Unseen:
     """A source from above `mark`. `next` counts down: the number of the next entry to be taken;
-    `page` are read entries up to it, in order."""
+    `page` are the sizes of entries up to it, in order. `events` are what was taken, once read."""
 
     source: ScopedSource
     mark: int
-    taken: list[Event] = field(default_factory=list)
-    page: list[StoredEvent] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    page: list[EntrySize] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.first = max(self.mark + 1, self.source.first)
         self.next = self.source.head
-
-    @property
-    def events(self) -> list[Event]:
-        return self.taken[::-1]
 
     @property
     def earlier(self) -> int:
@@ -135,21 +136,35 @@ class _Unseen:
             source=self.source.id, first=self.mark + 1, last=last, count=count, cause="retention"
         )
 
-    def newest(self, logs: EventLogs) -> StoredEvent | None:
-        """The next entry, read with those before it; what is missing there is a gap from now on."""
+    def newest(self, logs: EventLogs) -> EntrySize | None:
+        """The next entry, looked up with those before it."""
         if not self.page and self.next >= self.first:
             after = max(self.first - 1, self.next - _PAGE)
-            read = logs.read(self.source.id, after, self.next - after)
-            self.page = read
-            if not read or read[0].seq > after + 1:
-                # Trimmed since its range was asked for.
-                self.first = read[0].seq if read else self.next + 1
+            self.page = logs.sizes(self.source.id, after, self.next - after)
+            self._begin(after + 1, self.page[0].seq if self.page else self.next + 1)
         return self.page[-1] if self.page else None
 
     def take(self) -> None:
-        body = self.page.pop().body
-        self.taken.append(_small(body) if len(body) <= _DECODED_BYTES else read_entry(body)[1])
+        self.page.pop()
         self.next -= 1
+
+    def read(self, logs: EventLogs) -> None:
+        """Read what was taken."""
+        count = self.source.head - self.next
+        if count:
+            page = logs.read(self.source.id, self.next, count)
+            self._begin(self.next + 1, page[0].seq if page else self.source.head + 1)
+            self.events = [_decoded(entry.body) for entry in page]
+
+    def _begin(self, asked: int, found: int) -> None:
+        """The log gave number `found` where `asked` was the first: what is missing was trimmed
+        since its range was asked for, and is a gap from now on."""
+        if found > asked:
+            self.first = found
+
+
+def _decoded(body: bytes) -> Event:
+    return _small(body) if len(body) <= _DECODED_BYTES else read_entry(body)[1]
 
 
 @lru_cache(maxsize=_DECODED_MAX)
@@ -163,7 +178,8 @@ def forget_decoded() -> None:
 
 
 def _read_newest(unseen: Sequence[_Unseen], logs: EventLogs) -> None:
-    """Take the newest READ_MAX entries of all together, newest first."""
+    """Take the newest READ_MAX entries of all together, newest first, and read them. A source whose
+    next entry is larger than what is left of READ_BYTES_MAX is taken no further."""
     waiting: list[tuple[int, int]] = []
 
     def wait(place: int) -> None:
@@ -173,9 +189,13 @@ def _read_newest(unseen: Sequence[_Unseen], logs: EventLogs) -> None:
 
     for place in range(len(unseen)):
         wait(place)
-    for _ in range(READ_MAX):
-        if not waiting:
-            return
+    count, room = 0, READ_BYTES_MAX
+    while waiting and count < READ_MAX:
         _, place = heapq.heappop(waiting)
-        unseen[place].take()
-        wait(place)
+        size = unseen[place].page[-1].size
+        if size <= room:
+            count, room = count + 1, room - size
+            unseen[place].take()
+            wait(place)
+    for each in unseen:
+        each.read(logs)

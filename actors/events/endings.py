@@ -21,7 +21,7 @@ from actors.events.turns import Turn, step
 from actors.ports import Clock
 from actors.room import Call
 from protocol.blocks import BlockType, ContextBlock, Representation, Role, Source, text_block
-from protocol.errors import Conflict, ContentError, LimitExceeded, NotVisible
+from protocol.errors import Conflict, ContentError, DiskFull, LimitExceeded, NotVisible
 from protocol.ids import TextId
 from protocol.messages import Empty
 from protocol.messages import events as messages
@@ -73,7 +73,11 @@ class Endings:
             turn = _named(call, live, ask.turn)
             state = step(turn, "abandon")
             if state != turn.state:
-                await self._book.write(live, [msgspec.structs.replace(turn, state=state)])
+                try:
+                    await self._book.write(live, [msgspec.structs.replace(turn, state=state)])
+                except DiskFull:
+                    live.give_up(turn.number)
+                    raise
 
     async def finish(self, call: Call, ask: messages.FinishTurn) -> messages.FinishedTurn:
         namespace = require(call, Right.GENERATE, ask.namespace)
@@ -105,6 +109,8 @@ class Endings:
                 answer=block_id(answer),
                 context=ask.context,
                 note=ask.note,
+                finish=ask.finish,
+                usage=ask.usage,
             )
             used_ns = max(live.session.used_ns, self._clock.wall_ns())
             await self._book.write(live, [finished], used_ns=used_ns)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from typing import NamedTuple, Protocol
+from collections.abc import AsyncGenerator, Collection
+from typing import Final, NamedTuple, Protocol
 
 from protocol.signing import Signer
+
+# How the name of every source's key begins: no other key's does.
+KEY_PREFIX: Final = "source-"
 
 
 class SourceKeys(Protocol):
@@ -19,6 +22,9 @@ class SourceKeys(Protocol):
 
     def destroy(self, name: str) -> bool:
         """Destroys the key `name`, if it was made; whether it was. Raises StoreFault."""
+
+    def keep_only(self, names: Collection[str]) -> None:
+        """Destroys every key of a source whose name is not among `names`. Raises StoreFault."""
 
 
 class Remote(NamedTuple):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from actors.events.kinds import may
-from actors.events.ports import Remote
+from actors.events.ports import Remote, SourceKeys
 from actors.events.scope import ScopedSource
 from actors.room import Call
 from protocol.errors import Conflict, ContentError, FeedRefused, LimitExceeded, NotVisible
@@ -189,6 +189,15 @@ class SourceRegistry:
         surplus = set(here[: max(0, len(here) - self._removed_max)])
         rest = [key for key in kept if key not in surplus]
         return surplus.union(rest[: max(0, len(rest) - self._removed_total_max)])
+
+    def finish_removals(self, keys: SourceKeys) -> list[SourceId]:
+        """Destroys the keys and drops the logs of sources that are no more, whose removal broke off
+        after the row had gone; whose logs went. Raises StoreFault."""
+        keys.keep_only({row.key_name for row in self.all() if row.key_name is not None})
+        left = sorted(self._logs.ranges().keys() - self._by_id.keys())
+        for source in left:
+            self._logs.drop(source)
+        return left
 
     def drop_removed(self, takes: Callable[[str], bool]) -> list[SourceId]:
         """Forget that there were sources in the namespaces that `takes` says; which these were."""

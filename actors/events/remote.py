@@ -1,7 +1,8 @@
 """Following a source of another installation: its log here, as far as it proves itself.
 
-A follower first reads pages up to the other side's newest entry, then listens to its stream, and
-where there is no stream, polls. Every entry is verified with the key that was pinned when the
+A follower first reads pages up to the other side's newest entry, then listens to its stream. Where
+that is refused (there is none, or junk is in it) `reason` says so, and the follower polls until it
+tries the stream again. Every entry is verified with the key that was pinned when the
 source was added; what comes too early is parked, and what lies between is asked for; what came
 before is compared. Each thing that can be wrong is an outcome of its own, in `state` and `reason`:
 a lost connection (`disconnected`, tried again), entries that do not verify (`refused`, tried again,
@@ -81,7 +82,8 @@ class Follower:
         self._known = self._opened()
         self._hole: Hole | None = None
         self._failures = 0
-        self._streams = True
+        self._stream_failures = 0
+        self._unstreamed: str | None = None
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -125,7 +127,7 @@ class Follower:
                 self._known = self._opened()
                 self._say("disconnected", "a fault here; the log of the service says which")
             self._failures += 1
-            await self._pause(self._backoff())
+            await self._pause(self._backoff(self._failures))
 
     async def _catch_up(self) -> None:
         """Reads pages until nothing lies ahead."""
@@ -144,34 +146,55 @@ class Follower:
 
     async def _listen(self) -> None:
         """Takes what comes, until the connection ends."""
-        if self._streams:
+        while True:
             try:
-                items = self._feed.stream(self._remote, self._known.head.seq)
-                async with aclosing(items):
-                    async for item in items:
-                        if isinstance(item, Hole):
-                            self._hole = item
-                        else:
-                            await self._take([item])
-                            self._follows()
+                await self._stream()
                 return
             except FeedRefused as error:
-                log.info("%s is polled: %s", self.source.name, error.message)
-                self._streams = False
-        while True:
-            await self._page(self._known.head.seq, POLL_NS)
+                self._stream_failures += 1
+                if error.message != self._unstreamed:
+                    log.info("%s is polled: %s", self.source.name, error.message)
+                self._unstreamed = error.message
+            await self._poll()
 
-    def _backoff(self) -> float:
+    async def _stream(self) -> None:
+        items = self._feed.stream(self._remote, self._known.head.seq)
+        async with aclosing(items):
+            async for item in items:
+                if isinstance(item, Hole):
+                    self._hole = item
+                    continue
+                before = self._known.head.seq
+                await self._take([item])
+                if self._known.head.seq > before:
+                    # It brings the log on: there is a stream.
+                    self._stream_failures, self._unstreamed = 0, None
+                self._follows()
+
+    async def _poll(self) -> None:
+        """Asks for pages until it is time to try the stream again."""
+        waited = asyncio.ensure_future(self._pause(self._backoff(self._stream_failures)))
+        try:
+            while not waited.done():
+                await self._page(self._known.head.seq, POLL_NS)
+        finally:
+            waited.cancel()
+
+    def _backoff(self, failures: int) -> float:
         """Seconds until the next try: doubled each time, and a random half of it taken off."""
-        doublings = min(self._failures - 1, _DOUBLINGS_MAX)
+        doublings = min(failures - 1, _DOUBLINGS_MAX)
         longest = min(BACKOFF_SECONDS_MAX, BACKOFF_SECONDS * float(1 << doublings))
         drawn = int.from_bytes(self._entropy.draw(2), "big") / 2**16
         return longest * (0.5 + drawn / 2)
 
     def _follows(self) -> None:
         self._failures = 0
-        twice = f"{self.duplicates} entries came more than once" if self.duplicates else None
-        self._say("following", twice)
+        said = []
+        if self._unstreamed is not None:
+            said.append(f"its stream was refused, and is tried again: {self._unstreamed}")
+        if self.duplicates:
+            said.append(f"{self.duplicates} entries came more than once")
+        self._say("following", "; ".join(said) or None)
 
     def _say(self, state: State, reason: str | None) -> None:
         if state != self.state:

@@ -52,6 +52,9 @@ def expired(
         through = kept.head - retention.events_max
     if retention.age_ns_max is not None:
         through = max(through, _older(logs, source, now_ns - retention.age_ns_max))
+    if through < kept.first:
+        # Nothing is due, which is the most of the time: no session need be asked.
+        return 0
     seen = floor(source)
     if seen is not None and seen < through:
         forced = 0 if retention.unseen_max is None else kept.head - retention.unseen_max
@@ -69,7 +72,10 @@ def expired(
 def _older(logs: EventLogs, source: SourceId, before_ns: int) -> int:
     """The newest kept number whose entry is older than `before_ns`; 0 if none is."""
     kept = logs.range(source)
-    low, high = kept.first - 1, kept.head
+    oldest = logs.read(source, kept.first - 1, 1)
+    if not oldest or oldest[0].hlc >= before_ns:
+        return 0
+    low, high = kept.first, kept.head
     # Times grow along a source, so halving finds the place in a few reads.
     while low < high:
         middle = (low + high + 1) // 2
@@ -78,4 +84,4 @@ def _older(logs: EventLogs, source: SourceId, before_ns: int) -> int:
             low = middle
         else:
             high = middle - 1
-    return low if low >= kept.first else 0
+    return low

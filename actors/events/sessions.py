@@ -8,12 +8,17 @@ that a conversation taken up again is told what happened meanwhile and nothing t
 Who may not read a namespace finds no session there but its own: where others have a session it
 opens another, and its own has ended for it with the first turn (`beginnings`): then it opens the
 next, which has seen as much as it did itself.
+
+To open is to use: a session that was opened is there for the turn that follows. One that was idle
+for too long is not gone on with, whether it was collected yet or not: it is then.
 """
 
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -54,6 +59,8 @@ ARCHIVED_MAX: Final = 100_000
 ARCHIVED_TOTAL_MAX: Final = 1_000_000
 _ID_BYTES: Final = 10
 _DAY_NS: Final = 24 * 3600 * 10**9
+# To open a session is written down as its use where the last one is longer ago: no write each time.
+_USE_NS: Final = 3600 * 10**9
 
 
 @dataclass(frozen=True)
@@ -90,6 +97,7 @@ class Sessions:
         self._entropy = entropy
         self.limits = limits
         self._opening = asyncio.Lock()
+        self._collected = 0
 
     def __len__(self) -> int:
         return len(self.book.sessions())
@@ -106,14 +114,21 @@ class Sessions:
     async def _open(
         self, call: Call, ask: messages.OpenSession, namespace: str
     ) -> messages.SessionRow:
+        alone = None if may_read(call, namespace) else holder(call)
+        place = None if ask.place is None else spot(ask.place, alone)
+        before: list[Mark] | None = None
+        if place is not None:
+            kept, before = await self._taken_up(namespace, place, alone)
+            if kept is not None:
+                return session_row(kept)
         async with self._opening:
-            alone = None if may_read(call, namespace) else holder(call)
-            place = None if ask.place is None else spot(ask.place, alone)
             there = None if place is None else self.book.at_place(namespace, place)
             if there is not None and (alone is None or not there.turns):
+                # Another opened it meanwhile.
                 return session_row(there)
             now_ns = self._clock.wall_ns()
-            before = None if place is None else self._before(namespace, place, there)
+            if place is not None and before is None:
+                before = self._before(namespace, place, there)
             start = marked(self._start(call, ask, namespace, before))
             session = Session(
                 v=1,
@@ -135,6 +150,31 @@ class Sessions:
             )
             await self.book.add(session)
             return session_row(session)
+
+    async def _taken_up(
+        self, namespace: str, place: str, alone: bytes | None
+    ) -> tuple[Session | None, list[Mark] | None]:
+        """The session to go on with at the spot `place`, in use as of now; or, of one that was idle
+        for too long and is collected with this, what it had seen."""
+        there = self.book.at_place(namespace, place)
+        if there is None or (alone is not None and there.turns):
+            return None, None
+        now_ns = self._clock.wall_ns()
+        if now_ns - there.used_ns < min(_USE_NS, self.limits.idle_ns // 2):
+            return there, None
+        try:
+            async with self.book.held(namespace, there.id) as live:
+                if alone is not None and live.session.turns:
+                    return None, None
+                if live.session.used_ns < now_ns - self.limits.idle_ns:
+                    seen = live.seen
+                    await self._put_away(live)
+                    return None, seen
+                await self.book.write(live, [], used_ns=max(live.session.used_ns, now_ns))
+                return live.session, None
+        except NotVisible:
+            # Collected or removed, while this waited for its lock.
+            return None, None
 
     def _before(self, namespace: str, place: str, there: Session | None) -> list[Mark] | None:
         """The marks of the session that is, or was, at the spot `place`."""
@@ -254,27 +294,32 @@ class Sessions:
     # -- collection --------------------------------------------------------------------------
 
     async def collect(self) -> int:
-        """Archive the sessions that nobody used for too long; how many."""
-        now_ns = self._clock.wall_ns()
-        before_ns = now_ns - self.limits.idle_ns
-        idle = [each for each in self.book.sessions() if each.used_ns < before_ns]
-        for session in idle:
-            await self.book.undivided(self._archive(session.namespace, session.id, before_ns))
-        return len(idle)
+        """Archive the sessions that nobody used for too long; how many went since the last time."""
+        before_ns = self._clock.wall_ns() - self.limits.idle_ns
+        for session in [each for each in self.book.sessions() if each.used_ns < before_ns]:
+            # One that went meanwhile keeps no other.
+            with suppress(NotVisible):
+                await self.book.undivided(self._archive(session.namespace, session.id, before_ns))
+        collected, self._collected = self._collected, 0
+        return collected
 
     async def _archive(self, namespace: str, id: str, before_ns: int) -> None:
         async with self.book.held(namespace, id) as live:
-            session = live.session
-            if session.used_ns >= before_ns:
-                return
-            key = archive_key(session.namespace, session.spot or session.id)
-            row = encode_record(msgspec.structs.replace(session, marks=live.seen))
-            changes: list[Change] = [
-                Put(ARCHIVE, key, row),
-                Trim(ARCHIVE, self.limits.archived_max, archive_key(session.namespace, "")),
-                Trim(ARCHIVE, ARCHIVED_TOTAL_MAX),
-            ]
-            await self.book.remove(live, changes)
+            if live.session.used_ns < before_ns:
+                await self._put_away(live)
+
+    async def _put_away(self, live: Live) -> None:
+        """Forget the session but for what it had seen. Under its lock."""
+        session = live.session
+        key = archive_key(session.namespace, session.spot or session.id)
+        row = encode_record(msgspec.structs.replace(session, marks=live.seen))
+        changes: list[Change] = [
+            Put(ARCHIVE, key, row),
+            Trim(ARCHIVE, self.limits.archived_max, archive_key(session.namespace, "")),
+            Trim(ARCHIVE, ARCHIVED_TOTAL_MAX),
+        ]
+        await self.book.remove(live, changes)
+        self._collected += 1
 
     def floor(self, source: SourceId, namespace: str, name: str) -> int | None:
         """The newest number of a source that every session with it in scope has seen; None if no
@@ -283,10 +328,11 @@ class Sessions:
         for session in self.book.sessions():
             if not path_covers(session.namespace, namespace):
                 continue
-            below = namespace.removeprefix(session.namespace).strip("/")
-            label = f"{below}/{name}" if below else name
-            if session.scope is None or label in session.scope:
-                marks.append(unmarked(session.marks).get(source, 0))
+            if session.scope is not None:
+                below = namespace.removeprefix(session.namespace).strip("/")
+                if (f"{below}/{name}" if below else name) not in session.scope:
+                    continue
+            marks.append(_mark(session.marks, source))
         return min(marks, default=None)
 
 
@@ -306,6 +352,12 @@ def check_text(what: str, text: str) -> None:
 def marked(marks: Marks) -> list[Mark]:
     """Marks as they are kept: sorted, so that equal marks are equal records."""
     return [Mark(source=source, seq=seq) for source, seq in sorted(marks.items())]
+
+
+def _mark(marks: Sequence[Mark], source: SourceId) -> int:
+    """One of `marked` marks, found by halving: every session is asked for it in a sweep."""
+    at = bisect_left(marks, source.digest, key=lambda mark: mark.source.digest)
+    return marks[at].seq if at < len(marks) and marks[at].source == source else 0
 
 
 def unmarked(marks: Sequence[Mark]) -> Marks:

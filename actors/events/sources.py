@@ -17,7 +17,7 @@ from typing import Final, Literal
 
 from actors.events.aggregator import Aggregator, Subscription
 from actors.events.kinds import KindRegistry, may
-from actors.events.ports import RemoteFeed, SourceKeys
+from actors.events.ports import KEY_PREFIX, RemoteFeed, SourceKeys
 from actors.events.registry import KnownSource, SourceRegistry, label
 from actors.events.remote import Follower
 from actors.events.retention import Retention, expired, no_session
@@ -89,10 +89,7 @@ class EventSources:
 
     async def start(self) -> None:
         """Opens every source there is, and begins to follow the remote ones."""
-        known = {row.id for row in self._registry.all()}
-        for source in self._logs.ranges().keys() - known:
-            # Removed, and stopped before its log was erased.
-            self._logs.drop(source)
+        for source in self._registry.finish_removals(self._keys):
             self._aggregator.forget(source)
         for row in self._registry.all():
             self._open(row)
@@ -166,21 +163,23 @@ class EventSources:
         gone = [row for row in self._registry.all() if takes(row.namespace)]
         for row in gone:
             await self._forget(row)
+        for source in self._registry.finish_removals(self._keys):
+            self._aggregator.forget(source)
         for source in self._registry.drop_removed(takes):
             self._writer.forget(source)
         return {"sources": len(gone), "kinds": self._kinds.erase(takes)}
 
     async def _forget(self, row: KnownSource) -> None:
-        follower = self._followers.get(row.id)
-        if follower is not None:
+        if (follower := self._followers.get(row.id)) is not None:
             await follower.stop()
         await self._writer.close(row.id)
         await asyncio.to_thread(self._writer.forget, row.id)
         if self._registry.by_id(row.id) is row:
             self._followers.pop(row.id, None)
+            # The row first: without its key a source that is still there could sign nothing more.
+            self._registry.forget(row, self._logs.range(row.id).head)
             if row.key_name is not None:
                 self._keys.destroy(row.key_name)
-            self._registry.forget(row, self._logs.range(row.id).head)
             self._aggregator.forget(row.id)
             await asyncio.to_thread(self._logs.drop, row.id)
 
@@ -272,6 +271,8 @@ class EventSources:
             )
             if through >= self._logs.range(row.id).first:
                 gone += await asyncio.to_thread(self._logs.trim, row.id, through)
+            # Others are served between two sources.
+            await asyncio.sleep(0)
         return gone
 
     async def _keep_sweeping(self) -> None:
@@ -288,7 +289,7 @@ class EventSources:
         if ask.public_key is not None or ask.api_key_file is not None:
             raise ContentError("public_key and api_key_file go with url, for a remote source")
         # A key of its own each time: a removed source's numbers are never signed again.
-        key_name = f"source-{self._entropy.draw(_KEY_NAME_BYTES).hex()}"
+        key_name = f"{KEY_PREFIX}{self._entropy.draw(_KEY_NAME_BYTES).hex()}"
         public = self._keys.signer(key_name).public
         return KnownSource(
             namespace=ask.namespace,
@@ -385,7 +386,7 @@ class EventSources:
             return label(row, ask.namespace) if path_covers(ask.namespace, row.namespace) else None
 
         marks = {source: mark for source, (_, mark) in after.items()}
-        return self._aggregator.subscribe(call.request, label_of, marks)
+        return self._aggregator.subscribe(f"reader {call.request}", label_of, marks)
 
 
 def _check_cursor(source: str, after: int, head: int) -> None:

@@ -17,7 +17,7 @@ from typing import Final, Literal
 from actors.events.alignment import Anchor, Seen
 from protocol.errors import Conflict
 from protocol.ids import BlockId, ContextId, NodeId, SequenceId
-from protocol.messages.events import Gap, Mark, TurnRow
+from protocol.messages.events import Finish, Gap, Mark, TurnRow, TurnUsage
 from protocol.messages.ropes import NewBlock
 from protocol.record import Record
 
@@ -70,7 +70,8 @@ class Turn(Record):
     conversation that it asked about is the first `keep` blocks of `base` and then `tail`; once
     finished it is `kept`, whose last block is the answer. `messages` are the client's in it,
     without the answer; `history` is what it resent, if it did. `lease_ns` as of the beginning.
-    `begun_by`: the holder that began it (`scope.holder`).
+    `begun_by`: the holder that began it (`scope.holder`). `asked` is the digest of what came with
+    its `key` (`replays`), and `finish` and `usage` are what was told with the answer.
     """
 
     v: Literal[1]
@@ -99,6 +100,9 @@ class Turn(Record):
     context: ContextId | None = None
     note: bytes | None = None
     begun_by: bytes | None = None
+    asked: bytes | None = None
+    finish: Finish | None = None
+    usage: TurnUsage | None = None
 
     @property
     def injected(self) -> int:

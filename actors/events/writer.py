@@ -30,7 +30,7 @@ from store.tables import Change, Put, Tables, Trim
 # Appends whose keys are remembered, of one source; older keys are new again.
 KEYS_MAX: Final = 65_536
 TRIM_EVERY: Final = 256
-_HLC, _MARK, _APPENDS = "hlc", b"mark", "appends"
+_HLC, _MARK, APPENDS = "hlc", b"mark", "appends"
 # Signatures between two moments in which others are served.
 _SIGN_MAX: Final = 32
 
@@ -99,7 +99,7 @@ class LogWriter:
         self._clock = clock
         self._publish = publish
         self._queues: dict[SourceId, _Queue] = {}
-        self._appends = tables.keyed(_APPENDS)
+        self._appends = tables.keyed(APPENDS)
         mark = tables.keyed(_HLC).get(_MARK)
         # One mark for all local sources: their times never repeat, also over a restart.
         self._hlc = int.from_bytes(mark or b"", "big")
@@ -183,10 +183,10 @@ class LogWriter:
             ids = [entry.id for entry in made]
             kept = KeyedAppend(asked=waiting.asked, first=made[0].seq, ids=ids)
             batch.keyed[waiting.key] = kept
-            batch.changes.append(Put(_APPENDS, waiting.key, encode_record(kept)))
+            batch.changes.append(Put(APPENDS, waiting.key, encode_record(kept)))
             queue.keyed += 1
             if queue.keyed % TRIM_EVERY == 0:
-                batch.changes.append(Trim(_APPENDS, self._keys_max, source.digest))
+                batch.changes.append(Trim(APPENDS, self._keys_max, source.digest))
 
     def _seen(self, key: bytes, batch: _Batch) -> KeyedAppend | None:
         found = batch.keyed.get(key)

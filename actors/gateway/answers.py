@@ -13,16 +13,16 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Final, Literal, NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 from actors.gateway.caller import Caller
 from actors.gateway.turns import packed_count
 from protocol.errors import FaultError, HuginnError, Unavailable, WorkerFault
+from protocol.messages.events import Finish, TurnUsage
 from protocol.messages.worker import Generate, Item, Receipt, TokenLogprob
 
 log = logging.getLogger("huginn.gateway")
 
-Finish = Literal["stop", "length"]
 Items = Callable[[Generate], AsyncGenerator[Item, None]]
 _WAITING_MAX: Final = 64
 _RESTART_SECONDS_MAX: Final = 30.0
@@ -33,6 +33,12 @@ class Event(NamedTuple):
 
     choice: int
     outcome: Item | HuginnError
+
+
+class ToldAgain(Item):
+    """The end of an answer that was given before, with the `usage` that was told of it then."""
+
+    usage: TurnUsage | None = None
 
 
 class Answers:
@@ -140,6 +146,7 @@ class Choice:
     logprobs: list[TokenLogprob] = field(default_factory=list)
     finish: Finish | None = None
     receipt: Receipt | None = None
+    usage: TurnUsage | None = None
 
     def take(self, outcome: Item | HuginnError) -> Item:
         """Add an item. Raises the error that it is, or WorkerFault for an answer cut off."""
@@ -156,12 +163,22 @@ class Choice:
             # Out of time is out of room, for clients that know two reasons to stop.
             self.finish = "stop" if outcome.finish == "stop" else "length"
             self.receipt = outcome.receipt
+            self.usage = outcome.usage if isinstance(outcome, ToldAgain) else None
         return outcome
 
     @property
     def completion_tokens(self) -> int:
-        """What the worker counted, or the ids that it delivered."""
+        """What the worker counted, or was told before, or the ids that were delivered."""
+        if self.usage is not None:
+            return self.usage.output_tokens
         return self.tokens if self.receipt is None else self.receipt.completion_tokens
+
+    @property
+    def reused_tokens(self) -> int:
+        """How many of its prompt's tokens were reused, for those who may know (AUT-7)."""
+        if self.usage is not None:
+            return self.usage.reused_tokens
+        return 0 if self.receipt is None else self.receipt.reused_tokens
 
 
 async def collect(answers: Answers, choices: int) -> list[Choice]:

@@ -17,11 +17,19 @@ from typing import Any, Final, TypeVar, cast
 
 from actors.gateway.keys import KeyHolder
 from actors.gateway.readiness import Readiness
+from actors.gateway.space import Space
 from actors.ports import Clock, Entropy, Mailbox
 from protocol.capability import Capability, attenuate, decode_link
 from protocol.caveats import Caveat, Scope, ServiceCaveat
 from protocol.envelope import open_reply, seal
-from protocol.errors import AuthorityError, EncodingError, FaultError, RecordError, WorkerFault
+from protocol.errors import (
+    AuthorityError,
+    DiskFull,
+    EncodingError,
+    FaultError,
+    RecordError,
+    WorkerFault,
+)
 from protocol.limits import MESSAGE_BYTES_MAX, TURN_HANDLE_LIFETIME_NS
 from protocol.record import Record, decode_record, encode_record
 from protocol.resource import Resource, Right
@@ -66,7 +74,8 @@ class Handles:
 @dataclass(frozen=True, slots=True)
 class Ports:
     """What a caller needs of the world, the same for all. `room_to_key`: each room's public key,
-    for delegations. `readiness`: whether the worker can be asked. `handles`: those made so far."""
+    for delegations. `readiness`: whether the worker can be asked. `handles`: those made so far.
+    `space`: whether what was last to be kept found room."""
 
     clock: Clock
     entropy: Entropy
@@ -74,6 +83,7 @@ class Ports:
     room_to_key: Mapping[str, bytes]
     readiness: Readiness = field(default_factory=lambda: Readiness(ready=True))
     handles: Handles = field(default_factory=Handles)
+    space: Space = field(default_factory=Space)
 
 
 class Caller:
@@ -112,6 +122,10 @@ class Caller:
     @property
     def readiness(self) -> Readiness:
         return self._ports.readiness
+
+    @property
+    def space(self) -> Space:
+        return self._ports.space
 
     def has(self, right: Right) -> bool:
         """Whether the principal may do `right` where it works, for what is shown of an answer.
@@ -170,7 +184,7 @@ class Caller:
         message = self._message(room, op, record, delegate, administer=administer)
         with self._noticing_loss(room):
             answer = await self._ports.mailbox.call(room, message)
-        return _decode(reply, open_reply(answer))
+        return _decode(reply, self._opened(room, op, answer))
 
     async def stream(
         self, room: str, op: str, record: Record, reply: type[R]
@@ -185,7 +199,7 @@ class Caller:
                         item = await anext(items)
                 except StopAsyncIteration:
                     return
-                yield _decode(reply, open_reply(item))
+                yield _decode(reply, self._opened(room, op, item))
         finally:
             if hasattr(items, "aclose"):
                 await items.aclose()
@@ -198,6 +212,13 @@ class Caller:
         except WorkerFault:
             if room not in _ASIDE:
                 self._ports.readiness.lost()
+            raise
+
+    def _opened(self, room: str, op: str, answer: bytes) -> bytes:
+        try:
+            return open_reply(answer)
+        except DiskFull:
+            self._ports.space.lacked(f"{room} {op}")
             raise
 
     def _message(

@@ -25,7 +25,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from actors.gateway.answers import Choice
+from actors.gateway.answers import Choice, ToldAgain
 from actors.gateway.caller import Caller
 from actors.gateway.models import ServedModel
 from actors.gateway.room import Gateway
@@ -33,7 +33,7 @@ from actors.gateway.sessions import PERSONA, ask_events, open_session
 from actors.gateway.turns import Prompt, chat_prompt, settle_blocks
 from protocol.blocks import Role
 from protocol.errors import HuginnError, RequestError
-from protocol.ids import ContractId
+from protocol.ids import ContextId, ContractId
 from protocol.messages import Empty
 from protocol.messages.events import (
     AbandonTurn,
@@ -44,10 +44,12 @@ from protocol.messages.events import (
     OutputBlock,
     Renewed,
     RenewTurn,
+    TurnUsage,
 )
 from protocol.messages.ropes import NewBlock
 from protocol.messages.worker import Generate, Item
 from protocol.record import encode_record
+from protocol.resource import Right
 from protocol.tokenizer import Tokenizer
 from protocol.tokens import unpack
 
@@ -70,7 +72,11 @@ class Errand:
     With `input` the answer is kept as the ids that were generated (ASM-6), with `history` as text:
     the client sends back nothing else. `before` are blocks in front of the conversation, for this
     answer alone and kept in no turn. `key`: a turn with a key that the session has seen is answered
-    as it was. `note` makes what is kept beside the answer for `AskResponse`.
+    as it was; with other input or other `terms` it is refused. `terms` are a digest of what else
+    was asked: what the client said itself, and no default of the service's, which may have changed
+    when the key comes again. A transport whose messages come with nothing else has none: its
+    message is answered as it was also by a service that has another model now. `note` makes what is
+    kept beside the answer for `AskResponse`.
     """
 
     namespace: str
@@ -83,6 +89,7 @@ class Errand:
     input: list[NewBlock] | None = None
     before: list[NewBlock] = field(default_factory=list)
     key: str | None = None
+    terms: bytes | None = None
     note: Callable[[SessionTurn, Choice], bytes] | None = None
 
 
@@ -131,6 +138,7 @@ async def _begin(
         input=errand.input,
         parent_response=errand.parent_response,
         key=errand.key,
+        terms=errand.terms,
     )
     begun = asyncio.ensure_future(ask_events(caller, "begin_turn", ask, BegunTurn))
     try:
@@ -200,6 +208,10 @@ class SessionTurn:
 
     async def open(self) -> None:
         """Assemble the prompt and hold the lease from now on. Raises as `chat_prompt` does."""
+        if self._begun.usage is not None:
+            # Nothing will read it: what it was is told again, also if the model reads less now.
+            self.prompt = _told_prompt(self._begun.usage, self._begun.context)
+            return
         if not self.is_known:
             self._holding = asyncio.create_task(self._hold(), name="hold a turn")
         blocks = [*self._errand.before, *self._begun.blocks]
@@ -210,9 +222,10 @@ class SessionTurn:
 
         Raises what the worker and the events room raise: then nothing is kept.
         """
-        if self._begun.answer is not None:
-            yield Item(kind="delta", text=self._begun.answer, ids=b"")
-            yield Item(kind="end", finish="stop")
+        begun = self._begun
+        if begun.answer is not None:
+            yield Item(kind="delta", text=begun.answer, ids=b"")
+            yield ToldAgain(kind="end", finish=begun.finish or "stop", usage=begun.usage)
             return
         made = Choice()
         items = self._caller.stream(self._model.room, "generate", job, Item)
@@ -266,6 +279,12 @@ class SessionTurn:
             answer=self._output(made),
             context=self.prompt.context,
             note=None if note is None else note(self, made),
+            finish=made.finish,
+            usage=TurnUsage(
+                prompt_tokens=self.prompt.tokens,
+                output_tokens=made.completion_tokens,
+                reused_tokens=made.reused_tokens if self._caller.has(Right.TELEMETRY) else 0,
+            ),
         )
         # A client that goes now does not undo what may have been kept already.
         self._finishing = asyncio.ensure_future(self._ask_finish(ask))
@@ -301,6 +320,18 @@ class SessionTurn:
             except HuginnError as error:
                 log.info("a lease was not renewed: %s: %s", error.code, error.message)
                 await asyncio.sleep(_RENEW_SECONDS_AGAIN)
+
+
+def _told_prompt(usage: TurnUsage, context: ContextId | None) -> Prompt:
+    """The prompt of an answer that was given before, as far as it is told."""
+    return Prompt(
+        segments=[],
+        opener=b"",
+        tokens=usage.prompt_tokens,
+        stop_ids=[],
+        stop_texts=[],
+        context=context,
+    )
 
 
 def spells(tokenizer: Tokenizer, ids: bytes, text: str) -> bool:

@@ -18,16 +18,20 @@ from actors.gateway.http.app import make_app, serve
 from actors.gateway.room import Gateway
 from actors.gateway.transports.matrix_inbox import Inbox
 from actors.room import Room, World
-from protocol.errors import HuginnError
+from protocol.errors import HuginnError, StoreFault
 from protocol.messages import Empty, Operation
 from protocol.messages.erasure import Erase
 from protocol.messages.worker import Stats
-from store.tables import Tables
+from store.commit import settled
+from store.tables import Delete, Put, Tables
 
 log = logging.getLogger("huginn.gateway")
 
 _PROBE_SECONDS_STARTING: Final = 0.2
 _PROBE_SECONDS: Final = 2.0
+# What is written to see whether there is room again: more than the last bits of a full disk.
+_TRIED: Final = "space"
+_TRIED_BYTES: Final = 256 * 1024
 # A worker that is computing still answers at once: its counters do not wait for the engine.
 _PROBE_SECONDS_MAX: Final = 10.0
 
@@ -115,7 +119,20 @@ class FrontRoom(Room):
                 await asyncio.sleep(_PROBE_SECONDS)
             else:
                 self._readiness.gained()
+                await self._try_space()
                 await self._readiness.until_lost(_PROBE_SECONDS)
+
+    async def _try_space(self) -> None:
+        """See whether there is room on the disk again, in case nobody else has anything to keep."""
+        space = self._gateway.ports.space
+        if self._tables is None or not space.is_full:
+            return
+        try:
+            await settled(self._tables.apply_soon([Put(_TRIED, b"room", bytes(_TRIED_BYTES))]))
+            await settled(self._tables.apply_soon([Delete(_TRIED, b"room")]))
+        except StoreFault:
+            return
+        space.found()
 
     async def drain(self) -> None:
         for transport in self._transports:

@@ -14,8 +14,9 @@ from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
 from protocol.capability import decode_link
-from protocol.errors import CorruptObject, EncodingError, RecordError
+from protocol.errors import CorruptObject, DiskFull, EncodingError, RecordError
 from protocol.messages.authority import Enroll, Enrolled
+from protocol.messages.erasure import Erase
 from protocol.record import Record, decode_record, encode_record
 from protocol.signing import Signer, principal_seed
 from store.tables import KeyedTable
@@ -85,10 +86,23 @@ class ApiKeys:
 
     def __init__(self, table: KeyedTable) -> None:
         self._table = table
+        # Keys that nobody was told, because there was no room for them, by principal.
+        self._untold: dict[str, str] = {}
+
+    def untold(self, principal: str) -> str | None:
+        """The key under which `principal` was enrolled when there was no room for its row here:
+        enrolling it again under that one is no conflict."""
+        return self._untold.get(principal)
 
     def add(self, key: str, row: KeyRow) -> None:
-        """Keep `row` under the hash of `key`; durable when it returns."""
-        self._table.put(key_hash(key), encode_record(row))
+        """Keep `row` under the hash of `key`; durable when it returns. Raises DiskFull, and then
+        the key is `untold`."""
+        try:
+            self._table.put(key_hash(key), encode_record(row))
+        except DiskFull:
+            self._untold[row.principal] = key
+            raise
+        self._untold.pop(row.principal, None)
 
     def find(self, key: str) -> KeyHolder | None:
         """The holder of `key`, or None for a key that is not here."""
@@ -104,12 +118,23 @@ class ApiKeys:
 
     def remove(self, principal: str) -> int:
         """Forget every key of `principal`; how many there were."""
+        self._untold.pop(principal, None)
         hashes = [key for key, kept in self._table.items() if _row(kept).principal == principal]
         return sum(self._table.delete(key) for key in hashes)
 
     def principals(self) -> list[KeyRow]:
         """Every row, oldest first."""
         return [_row(kept) for _, kept in self._table.items()]
+
+
+def traces(table: KeyedTable, ask: Erase) -> list[str]:
+    """Whose key is in `table` still, of those whom `ask` took: by name or by key, whatever their
+    domain."""
+    return [
+        f"the key of {row.principal}"
+        for row in ApiKeys(table).principals()
+        if row.principal in ask.names or row.public in ask.principals
+    ]
 
 
 @lru_cache(maxsize=_ROWS_MAX)

@@ -37,7 +37,8 @@ class Prompt:
     """What a model reads, by block. `tokens` counts all of it, the opener too.
 
     `history` are the blocks that it was assembled from, absent for a text completion; `public` is
-    the assembler's statement of what of it is public, which only the worker reads.
+    the assembler's statement of what of it is public, which only the worker reads. `context` and
+    `sequence` are stored. `unstored`: there was no room to store them, so neither is told.
     """
 
     segments: list[Segment]
@@ -49,6 +50,7 @@ class Prompt:
     sequence: SequenceId | None = None
     history: list[NewBlock] | None = None
     public: bytes | None = None
+    unstored: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +78,10 @@ async def assemble(
     *,
     template: str | None = None,
     store: bool = True,
+    else_unstored: bool = False,
 ) -> Assembled:
-    """The context that `blocks` are for `model`. Raises BudgetExceeded beyond its context."""
+    """The context that `blocks` are for `model`. Raises BudgetExceeded beyond its context, and
+    DiskFull where it cannot be stored, unless `else_unstored`."""
     ask = Assemble(
         namespace=namespace,
         profile=model.profile,
@@ -87,15 +91,30 @@ async def assemble(
         store=store,
         template=template,
         blocks=blocks,
+        else_unstored=else_unstored or None,
     )
-    return await caller.ask(ASSEMBLER, "assemble", ask, Assembled, delegate=("ropes",))
+    made = await caller.ask(ASSEMBLER, "assemble", ask, Assembled, delegate=("ropes",))
+    if made.unstored:
+        caller.space.lacked("a context")
+    elif store:
+        caller.space.found()
+    return made
 
 
 async def chat_prompt(
-    caller: Caller, model: ServedModel, blocks: list[NewBlock], namespace: str
+    caller: Caller,
+    model: ServedModel,
+    blocks: list[NewBlock],
+    namespace: str,
+    *,
+    else_unstored: bool = False,
 ) -> Prompt:
-    """The prompt of a conversation, opened for an answer; checked against the context."""
-    made = await assemble(caller, model, blocks, namespace)
+    """The prompt of a conversation, opened for an answer; checked against the context.
+
+    `else_unstored`: of a request that promises to keep nothing, so a full disk does not refuse it.
+    """
+    made = await assemble(caller, model, blocks, namespace, else_unstored=else_unstored)
+    stored = not made.unstored
     return _within(
         model,
         Prompt(
@@ -104,10 +123,11 @@ async def chat_prompt(
             tokens=stream_tokens(made.segments) + packed_count(made.opener),
             stop_ids=made.stop_ids,
             stop_texts=made.stop_texts,
-            context=made.context,
-            sequence=made.sequence,
+            context=made.context if stored else None,
+            sequence=made.sequence if stored else None,
             history=blocks,
             public=made.public,
+            unstored=not stored,
         ),
     )
 
@@ -230,9 +250,12 @@ async def settle_blocks(
     response: str,
 ) -> None:
     """Have the worker advance `blocks`, the conversation as the next turn will begin."""
-    made = await assemble(caller, model, blocks, namespace)
+    made = await assemble(caller, model, blocks, namespace, else_unstored=True)
     ask = Settle(
-        response=response, segments=made.segments, public=made.public, context=made.context
+        response=response,
+        segments=made.segments,
+        public=made.public,
+        context=None if made.unstored else made.context,
     )
     await caller.ask(model.room, "settle", ask, Empty)
 

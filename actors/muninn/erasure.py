@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from actors.muninn.evidence import domain_stem
+from actors.muninn.evidence import Kept, domain_stem
 from actors.muninn.index import GENERATIONS, MEMO, Index
 from actors.muninn.ledger import drop_account
+from protocol.record import decode_record
 from store.tables import Change, Delete, Drop, Tables
 
 
@@ -46,3 +47,20 @@ def traces(tables: Tables, domains: Sequence[str], principals: Sequence[bytes]) 
     accounts = tables.keyed(drop_account(b"-").table)
     found += [f"the account of {key.hex()}" for key in principals if accounts.get(key) is not None]
     return found
+
+
+def older(tables: Tables, domains: Sequence[str], asked_ns: int) -> list[str]:
+    """The evidence logs of `domains`, which somebody has, that have entries of before `asked_ns`
+    (Unix time); none, once they were erased then."""
+    stems = tuple(f"evidence-{domain_stem(domain)}-" for domain in domains)
+    return [
+        f"log {name}, older than the erasure,"
+        for name in tables.logs()
+        if name.startswith(stems)
+        and any(_is_older(entry.body, asked_ns) for entry in tables.log(name).entries())
+    ]
+
+
+def _is_older(body: bytes, asked_ns: int) -> bool:
+    at_ns = decode_record(Kept, body).at_ns
+    return at_ns is not None and at_ns < asked_ns

@@ -33,7 +33,7 @@ from actors.muninn.limits import MemoLimits
 from actors.muninn.rebuild import Builder
 from actors.ports import Clock
 from protocol.derivation import DerivationInvocation
-from protocol.errors import CorruptObject, HuginnError, RequestError, StoreFault
+from protocol.errors import CorruptObject, DiskFull, HuginnError, RequestError, StoreFault
 from protocol.ids import EvidenceId, InvocationId, framed_digest
 from protocol.messages.muninn import Origin, Verdict
 from protocol.signing import Signer
@@ -104,6 +104,7 @@ class DomainMemo:
         self._suspects: set[InvocationId] = set()
         self._touched: dict[InvocationId, None] = {}
         self._pending: Future[list[int]] | None = None
+        self._lacks_room = False
         self._rotten = False  # something that was read is not what was put there
         self.sound = False
         self.load()
@@ -144,7 +145,9 @@ class DomainMemo:
         self.sound = False
         self._rotten |= isinstance(error, CorruptObject)
         self._counters["faults"] += 1
-        log.warning("the memo of %s knows nothing for now: %s", self.domain, error)
+        told, self._lacks_room = self._lacks_room, isinstance(error, DiskFull)
+        if not (told and self._lacks_room):  # a full disk is told once
+            log.warning("the memo of %s knows nothing for now: %s", self.domain, error)
 
     # -- looking -----------------------------------------------------------------------------
 
@@ -195,8 +198,7 @@ class DomainMemo:
         return examined
 
     def draw(self, count: int, seed: bytes) -> list[Drawn]:
-        """Up to `count` of what is served, as `seed` draws them: equally likely each, equal for
-        equal seeds."""
+        """Up to `count` of what is served, each equally likely; equal seeds draw equally."""
         drawn: list[Drawn] = []
         try:
             resident = self._index.resident() if self.sound else []
@@ -285,8 +287,7 @@ class DomainMemo:
             self._pending = None
 
     async def _commit(self, draft: Draft, more: Iterable[Change]) -> None:
-        """Make the draft's changes, and `more`, with its header. Raises StoreFault, and is not
-        sound then: it is unknown what the disk holds."""
+        """Make the draft's changes, and `more`. Raises StoreFault, and is not sound then."""
         changes = [*draft.changes, put_header(self.domain, draft.header), *more]
         try:
             self._pending = self._tables.apply_soon(changes)
@@ -294,6 +295,7 @@ class DomainMemo:
         except BaseException:
             self.sound = False
             raise
+        self._lacks_room = False
         made = [n for change, n in zip(changes, done, strict=True) if isinstance(change, Append)]
         if made != draft.appended:
             self.sound = False

@@ -1,7 +1,8 @@
 """Erasing from the object store: memberships first, then what nobody is a member of any more.
 
 Bytes are kept once for all who have them, so what goes from disk is what no namespace holds, and
-nothing that anybody else can see. A block that is erased by itself takes its content along unless
+nothing that anybody else can see. Also a file whose row went before, when somebody died in between:
+every file that no row names goes. A block that is erased by itself takes its content along unless
 another block of the namespace has the same; sequences that name it stay, and cannot be read.
 """
 

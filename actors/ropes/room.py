@@ -26,7 +26,7 @@ from actors.ropes.publications import PublicBlocks
 from actors.ropes.tree import tree_nodes
 from protocol.assembly import SEQUENCE_CONTRACT_ID, ContextSequence, sequence_of
 from protocol.blocks import ContextBlock
-from protocol.errors import ContentError, NotVisible, Unavailable, WorkerFault
+from protocol.errors import ContentError, NotVisible, Unavailable
 from protocol.ids import (
     BlockId,
     ContextId,
@@ -57,6 +57,8 @@ _LENGTHS_MAX: Final = 200_000
 
 _PUBLIC_DOMAIN: Final = Resource(kind=ResourceKind.DOMAIN, name=PUBLIC)
 _WORKER: Final = "worker"
+# Between two tries of a worker that runs and takes no message now.
+_PAUSES_S: Final = (0.1, 0.5)
 
 NOT_VISIBLE: Final = "no such object in this view"
 
@@ -215,12 +217,17 @@ class RopesRoom(Room):
                 await self.tell(room)
 
     async def tell(self, room: str) -> None:
-        """Have the worker `room` ask what is public; one that cannot be reached does so when it
-        starts. Raises what it raises that cannot give up what it held."""
-        try:
-            await self.ask_as_self(room, "publications", Empty(), Empty)
-        except (WorkerFault, Unavailable) as error:
-            log.info("the %s room was not told what is public: %s", room, error)
+        """Have the worker `room` ask what is public; one that does not run does so when it starts.
+        Raises what one raises that runs and did not take it, or cannot give up what it held: then
+        nothing is told as done that is not."""
+        for pause_s in _PAUSES_S:
+            try:
+                await self.tell_running(room, "publications", Empty())
+                return
+            except Unavailable as error:
+                log.info("the %s room is told again what is public: %s", room, error)
+                await asyncio.sleep(pause_s)
+        await self.tell_running(room, "publications", Empty())
 
     # -- reading -----------------------------------------------------------------------------
 

@@ -5,7 +5,8 @@ message here depends on it. An actor with `max_restarts=0` and a parked call rep
 milliseconds, so a supervisor restarts it; Ray's own restarts take seconds and replay half-read
 streams. Dropping a stream does not stop its producer, so closing one cancels it. Exceptions of our
 own classes do not survive the trip, so errors are reply records. A dead actor keeps its name while
-a handle is held, so an old handle is killed before the name is used again.
+a handle is held, so an old handle is killed before the name is used again. A handle outlives its
+actor and tells only when it is used: the message then goes to the actor that has the name now.
 
 `ray_environment.set_environment` runs before this module is imported: Ray reads it on import.
 """
@@ -16,11 +17,8 @@ import asyncio
 import contextlib
 import logging
 import os
-import shutil
-import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import ray  # noqa: TID251 - this is the shell
@@ -31,10 +29,12 @@ from actors.runtime.batches import batches
 from actors.runtime.garbage import spare_the_old
 from actors.runtime.logs import configure
 from actors.runtime.plan import ROOMS, Plan
+from actors.runtime.session_folder import SessionFolder, sweep
 from actors.runtime.supervisor import Running, Supervisor
 from actors.runtime.wiring import build_room
 from profiles import loader
-from protocol.errors import HuginnError, Unavailable, WorkerFault
+from protocol.envelope import open_reply
+from protocol.errors import FaultError, HuginnError, InvocationError, Unavailable, WorkerFault
 
 NAMESPACE: Final = "huginn"
 WORKER: Final = "worker"
@@ -97,7 +97,12 @@ class RoomActor:
 
 
 class RayMailbox:
-    """Rooms by name, from any process of the cluster."""
+    """Rooms by name, from any process of the cluster.
+
+    A message whose actor turns out to have died goes, once, to the one that was started in its
+    place. It is done once all the same: the new room takes nothing that was signed before its own
+    start (`protocol/nonces.py`), and what was signed after that cannot have reached the old one.
+    """
 
     def __init__(self) -> None:
         self._handles: dict[str, Any] = {}
@@ -110,37 +115,105 @@ class RayMailbox:
                 raise _absent(room) from error
         return self._handles[room]
 
-    async def call(self, room: str, message: bytes) -> bytes:
+    def _successor(self, room: str, handle: Any, error: Exception) -> Any:
+        """The handle of the actor that has the place of `handle`'s now. Raises what `error` means
+        where there is none."""
+        self._handles.pop(room, None)
+        if not isinstance(error, faults.ActorDiedError):
+            raise _lost(room, error) from error
         try:
-            reply: bytes = await self._handle(room).receive.remote(message)
+            found = self._handle(room)
+        except HuginnError:
+            found = handle
+        if found == handle:
+            self._handles.pop(room, None)
+            raise _lost(room, error) from error
+        return found
+
+    async def call(self, room: str, message: bytes) -> bytes:
+        handle = self._handle(room)
+        try:
+            reply: bytes = await handle.receive.remote(message)
+            return reply
         except faults.RayError as error:
-            raise self._lost(room, error) from error
+            died = error
+        again = self._successor(room, handle, died)
+        try:
+            reply = await again.receive.remote(message)
+        except faults.RayError as error:
+            self._handles.pop(room, None)
+            raise _lost(room, error) from error
+        if _precedes_start(reply):
+            raise _lost(room, died) from died
         return reply
 
     async def stream(self, room: str, message: bytes) -> AsyncIterator[bytes]:
-        method = self._handle(room).stream.options(num_returns="streaming")
-        references = method.remote(message)
-        complete = False
+        handle = self._handle(room)
+        began = False
         try:
-            async for reference in references:
-                for item in await reference:
+            async with contextlib.aclosing(_items(handle, message)) as items:
+                async for item in items:
+                    began = True
                     yield item
-            complete = True
+            return
         except faults.RayError as error:
-            complete = True
-            raise self._lost(room, error) from error
-        finally:
-            if not complete:
-                with contextlib.suppress(faults.RayError):
-                    ray.cancel(references)
+            died = error
+        if began:
+            self._handles.pop(room, None)
+            raise _lost(room, died) from died
+        again = self._successor(room, handle, died)
+        try:
+            async with contextlib.aclosing(_items(again, message)) as items:
+                async for item in items:
+                    if _precedes_start(item):
+                        raise _lost(room, died) from died
+                    yield item
+        except faults.RayError as error:
+            self._handles.pop(room, None)
+            raise _lost(room, error) from error
 
-    def _lost(self, room: str, error: Exception) -> HuginnError:
-        self._handles.pop(room, None)
-        if isinstance(error, faults.RayActorError):
-            if room == WORKER:
-                return WorkerFault("the worker process died; it is being started again")
-            return Unavailable(f"the {room} room died; restart the service")
-        return Unavailable(f"the {room} room did not answer: {type(error).__name__}")
+
+async def _items(handle: Any, message: bytes) -> AsyncGenerator[bytes, None]:
+    """What one actor streams. Raises RayError."""
+    references = handle.stream.options(num_returns="streaming").remote(message)
+    complete = False
+    try:
+        async for reference in references:
+            for item in await reference:
+                yield item
+        complete = True
+    except faults.RayError:
+        complete = True
+        raise
+    finally:
+        if not complete:
+            with contextlib.suppress(faults.RayError):
+                ray.cancel(references)
+
+
+def _precedes_start(reply: bytes) -> bool:
+    """Whether a room refused because the message is older than itself."""
+    try:
+        open_reply(reply)
+    except InvocationError as error:
+        return error.step == "start"
+    except HuginnError:
+        pass
+    return False
+
+
+def _lost(room: str, error: Exception) -> HuginnError:
+    """What `error` means of a room, as `Mailbox` says it."""
+    if isinstance(error, faults.ActorDiedError):
+        if room == WORKER:
+            return WorkerFault("the worker process died; it is being started again")
+        return Unavailable(f"the {room} room died; it is being started again")
+    if isinstance(error, faults.RayTaskError):
+        # A room raises nothing: this one has no room yet.
+        return Unavailable(f"the {room} room is being started; try again in a few seconds")
+    return FaultError(
+        f"the {room} room did not answer ({type(error).__name__}): nobody knows whether it runs"
+    )
 
 
 def _absent(room: str) -> HuginnError:
@@ -192,8 +265,8 @@ class RayShell:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._supervisors: dict[str, Supervisor] = {}
-        # Ray's socket paths leave about 40 characters for this directory.
-        self._directory = Path(tempfile.mkdtemp(prefix="hg-", dir="/tmp"))
+        sweep()
+        self._folder = SessionFolder()
         self._gpus = 1 if loader.load(plan.config.profile).runtime.device_class == "cuda" else 0
 
     async def start(self) -> None:
@@ -209,7 +282,7 @@ class RayShell:
                 namespace=NAMESPACE,
                 logging_level=logging.ERROR,
                 log_to_driver=True,
-                _temp_dir=str(self._directory),
+                _temp_dir=str(self._folder.session),
             )
             for name in ROOMS:
                 # A room that cannot start ends the start. The worker loads its model meanwhile.
@@ -252,4 +325,4 @@ class RayShell:
             if (supervisor := self._supervisors.pop(name, None)) is not None:
                 await supervisor.stop()
         await asyncio.to_thread(ray.shutdown)
-        shutil.rmtree(self._directory, ignore_errors=True)
+        self._folder.remove()

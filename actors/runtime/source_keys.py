@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
+from typing import Final
 
+from actors.events.ports import KEY_PREFIX
 from actors.ports import Entropy
 from protocol.signing import Signer
 from store.keys import KeyStore
+
+_SUFFIX: Final = ".ed25519"
 
 
 class StoredSourceKeys:
@@ -19,4 +24,9 @@ class StoredSourceKeys:
         return Signer(bytes(self._store.ed25519(name)))
 
     def destroy(self, name: str) -> bool:
-        return self._store.destroy(f"{name}.ed25519")
+        return self._store.destroy(f"{name}{_SUFFIX}")
+
+    def keep_only(self, names: Collection[str]) -> None:
+        for path in sorted(self._store.root.glob(f"{KEY_PREFIX}*{_SUFFIX}")):
+            if path.name.removesuffix(_SUFFIX) not in names:
+                self._store.destroy(path.name)

@@ -355,14 +355,14 @@ def _gateway(plan: Plan, world: World) -> FrontRoom:
 
 def _transports(home: Path, gateway: Gateway, inbox: Inbox) -> list[Transport]:
     """The transports that this installation has an account for."""
-    from actors.gateway.transports.matrix_account import read_account
+    from actors.gateway.transports.matrix_account import read_account, read_key
 
     try:
         account = read_account(home)
         if account is None:
             return []
-        key = (home / account.key_file).read_text("ascii").strip()
-    except (ContentError, OSError, UnicodeDecodeError) as error:
+        key = read_key(home, account)
+    except (ContentError, StoreFault) as error:
         # HTTP is served all the same: who looks into the log finds what to mend.
         log.error("no Matrix transport: %s", error)
         return []

@@ -2,8 +2,9 @@
 
 An answer is charged with the whole of its prompt when it is admitted, and with its tokens when they
 are told: so the same requests are charged the same, cold or warm, whosever warmth it is. Settling
-is this service's own thrift and nobody's charge. Sums are written behind the answer; a disk that
-fails loses a charge, never an answer.
+is this service's own thrift and nobody's charge. Sums are written behind the answer. A disk that
+fails or is full costs no answer: what could not be written is written with the next charge, and is
+lost only with the process.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class LogicalLedger:
         self._sums: dict[bytes, Charge] = {}
         self._dirty: set[bytes] = set()
         self._writer: asyncio.Task[None] | None = None
+        self._failing = False
         try:
             for key, row in [] if table is None else table.items():
                 self._sums[key] = decode_record(Charge, row)
@@ -88,7 +90,9 @@ class LogicalLedger:
         return len(gone)
 
     async def flush(self) -> None:
-        """Wait until all that was charged is written, or lost with a warning."""
+        """Wait until all that was charged is written, or has been tried once more."""
+        if self._dirty and self._writer is None and self._table is not None:
+            self._begin(self._table)
         while self._writer is not None:
             await self._writer
 
@@ -97,7 +101,10 @@ class LogicalLedger:
             return
         self._dirty.add(principal)
         if self._writer is None:
-            self._writer = asyncio.get_running_loop().create_task(self._write(self._table))
+            self._begin(self._table)
+
+    def _begin(self, table: ChargeTable) -> None:
+        self._writer = asyncio.get_running_loop().create_task(self._write(table))
 
     async def _write(self, table: ChargeTable) -> None:
         try:
@@ -107,7 +114,12 @@ class LogicalLedger:
                 try:
                     await self._blocking(partial(_put, table, rows))
                 except HuginnError as error:
-                    log.warning("%d charges are not written down: %s", len(rows), error)
+                    self._dirty.update(row.principal for row in rows)
+                    if not self._failing:
+                        log.warning("charges are not written down for now: %s", error)
+                    self._failing = True
+                    return
+                self._failing = False
         finally:
             self._writer = None
 

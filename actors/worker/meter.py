@@ -63,6 +63,7 @@ class Meter:
         self._read_ns = clock.steady_ns()
         self._saved_ns = self._read_ns
         self._writer: asyncio.Task[None] | None = None
+        self._failing = False
 
     def read(self) -> PhysicalUse:
         """All that was used until now."""
@@ -93,8 +94,12 @@ class Meter:
         try:
             if table is not None:
                 await self._blocking(lambda: table.put(self._key, encode_record(use)))
+            self._failing = False
         except HuginnError as error:
-            log.warning("what was used is not written down: %s", error)
+            # All of it is written the next time, which says nothing if it fails too.
+            if not self._failing:
+                log.warning("what was used is not written down: %s", error)
+            self._failing = True
         finally:
             self._writer = None
 

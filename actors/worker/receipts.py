@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import Final, Protocol, cast
 
 from msgspec import structs
 
 from protocol import cbor
-from protocol.errors import StoreFault
+from protocol.errors import DiskFull, StoreFault
 from protocol.ids import StateId
 from protocol.messages.assembler import Segment
 from protocol.messages.worker import BlockReceipt, Receipt
@@ -30,6 +30,9 @@ from protocol.record import decode_record, encode_record
 from protocol.tokens import TOKEN_BYTES
 
 log = logging.getLogger("huginn.worker")
+
+# What waits in memory for room on the disk: some megabytes at most.
+WAITING_MAX: Final = 1024
 
 # Where a prefix may lie, the nearest first.
 TIERS: Final = ("device", "host", "disk")
@@ -99,8 +102,9 @@ class ReceiptTable(Protocol):
 class Receipts:
     """The receipts of one worker, the newest `kept` of each domain. Used in one event loop.
 
-    `record` and `resolve` never wait: a task writes behind them. `blocking` runs a call that may
-    block (`asyncio.to_thread`, or something in its place).
+    `record` and `resolve` never wait: a task writes behind them. What finds no room on the disk
+    waits, the newest `WAITING_MAX` of it, and is written with the next. `blocking` runs a call that
+    may block (`asyncio.to_thread`, or something in its place).
     """
 
     def __init__(
@@ -117,6 +121,7 @@ class Receipts:
         self._dirty: set[bytes] = set()
         self._final: set[bytes] = set()
         self._writer: asyncio.Task[None] | None = None
+        self._lacks_room = False
 
     def record(self, domain: str, receipt: Receipt) -> None:
         """Keep a receipt whose state digest is still to come."""
@@ -160,12 +165,18 @@ class Receipts:
         return sum(self._table.delete(key) for key, _ in self._table.items(start))
 
     async def flush(self) -> None:
-        """Wait until everything recorded so far is written, or lost with a warning."""
+        """Wait until everything recorded so far is written, lost with a warning, or tried once
+        more."""
+        if self._dirty:
+            self._begin()
         while self._writer is not None:
             await self._writer
 
     def _mark(self, key: bytes) -> None:
         self._dirty.add(key)
+        self._begin()
+
+    def _begin(self) -> None:
         if self._writer is None:
             self._writer = asyncio.get_running_loop().create_task(self._write())
 
@@ -177,6 +188,10 @@ class Receipts:
                 self._dirty.clear()
                 try:
                     await self._blocking(partial(self._put, batch))
+                    self._lacks_room = False
+                except DiskFull as error:
+                    self._put_off(batch, error)
+                    return
                 except StoreFault as error:
                     log.warning("%d receipts are lost, serving goes on: %s", len(batch), error)
                 for key, receipt in batch.items():
@@ -185,6 +200,18 @@ class Receipts:
                         self._final.discard(key)
         finally:
             self._writer = None
+
+    def _put_off(self, batch: Collection[bytes], error: DiskFull) -> None:
+        """Have `batch` wait for the next attempt; of what waits the newest stay."""
+        self._dirty.update(key for key in batch if key in self._recent)
+        if not self._lacks_room:
+            log.warning("receipts wait for room on the disk, serving goes on: %s", error)
+        self._lacks_room = True
+        waiting = [key for key in self._recent if key in self._final and key in self._dirty]
+        for key in waiting[: max(0, len(waiting) - WAITING_MAX)]:
+            del self._recent[key]
+            self._dirty.discard(key)
+            self._final.discard(key)
 
     def _put(self, batch: dict[bytes, Receipt]) -> None:
         for key, receipt in batch.items():

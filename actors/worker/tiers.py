@@ -255,6 +255,7 @@ def _counters(stats: PageStats) -> dict[str, int]:
     return {
         "pages": stats.pages,
         "bytes": stats.bytes,
+        "leased": stats.leased,
         "hits": stats.hits,
         "written": stats.written,
         "written_bytes": stats.written_bytes,

@@ -13,11 +13,12 @@ from protocol.record import Record
 
 
 class Operation(NamedTuple):
-    """`reply` is the record of each item where `streams` is true."""
+    """`reply` is the record of each item where `streams` is true. `right` None: whatever the handle
+    may do, because what is asked is about the handle itself."""
 
     ask: type[Record]
     reply: type[Record]
-    right: str
+    right: str | None
     streams: bool = False
 
 

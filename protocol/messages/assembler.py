@@ -16,7 +16,9 @@ class Assemble(Record):
 
     `profile` names the runtime profile whose contracts apply; `template` another grammar in place
     of its own. `tokens_max` is the budget; `policy` says what happens beyond it. `store` false
-    assembles without keeping anything: no id is minted that could be read back.
+    assembles without keeping anything: no id is minted that could be read back. `else_unstored`:
+    where the disk is full it is assembled as with `store` false, and the answer says so; else it
+    is refused (DiskFull).
     """
 
     namespace: str
@@ -28,6 +30,7 @@ class Assemble(Record):
     template: str | None = None
     blocks: list[NewBlock] | None = None
     sequence: SequenceId | None = None
+    else_unstored: bool | None = None
 
 
 class Segment(Record):
@@ -45,7 +48,8 @@ class Assembled(Record):
     prompt adds so that the model answers. `dropped` holds the indices of blocks that the budget
     policy left out. `stop_texts` and `stop_ids` are the grammar's ends of an answer. `public`: the
     assembler's statement of how many of the first segments are public blocks (see
-    protocol.publication), absent for none."""
+    protocol.publication), absent for none. `unstored`: it was to be stored and the disk was full,
+    so its ids name nothing that can be read back; absent otherwise."""
 
     context: ContextId
     sequence: SequenceId
@@ -56,6 +60,7 @@ class Assembled(Record):
     stop_ids: list[int]
     stop_texts: list[str]
     public: bytes | None = None
+    unstored: bool | None = None
 
 
 class Show(Record):

@@ -60,16 +60,25 @@ class Principals(Record):
 
 class Revoke(Record):
     """Revoke a principal by name: every handle below its root handle falls with it. Answered when
-    every room that runs knows it. What else was revoked is not for one who administers a part."""
+    every room that runs knows it, or says which does not. What else was revoked is not for one who
+    administers a part."""
 
     name: str
+
+
+class Revoked(Record):
+    """It is revoked, for good. `waiting`: rooms that run and could not be told of it yet (None:
+    there are none). They are told as soon as they take a message, and may admit the old handle, or
+    go on with a stream under it, until then."""
+
+    waiting: list[str] | None = None
 
 
 class Revocations(Record):
     """The authority's epoch and every capability id (32 bytes) revoked so far, sorted.
 
     Sent to each room after each change, and acknowledged before the change is: so a revocation
-    holds for the next message, wherever it goes.
+    holds for the next message, wherever it goes. A room that cannot take it is named in the answer.
     """
 
     epoch: int
@@ -135,9 +144,10 @@ class TakeBack(Record):
 
 class TakenBack(Record):
     """The handle `id` holds no more, nor does any below it. What else was revoked, and how often,
-    is not the caller's to know."""
+    is not the caller's to know. `waiting` as in `Revoked`."""
 
     id: CapabilityId
+    waiting: list[str] | None = None
 
 
 class Refusal(Record):
@@ -189,12 +199,13 @@ class AuditPage(Record):
 OPERATIONS: Final[dict[str, Operation]] = {
     "enroll": Operation(Enroll, Enrolled, "grant"),
     "principals": Operation(Empty, Principals, "grant"),
-    "revoke": Operation(Revoke, Empty, "revoke"),
+    "revoke": Operation(Revoke, Revoked, "revoke"),
     "current": Operation(Empty, Revocations, "operate"),
     "register": Operation(RegisterContract, Registration, "operate"),
-    "hand_out": Operation(HandOut, HandedRow, "read"),
-    "handed_out": Operation(Empty, HandedOut, "read"),
-    "take_back": Operation(TakeBack, TakenBack, "read"),
+    # Under any handle: whoever has one can give out less of it, and must be able to take that back.
+    "hand_out": Operation(HandOut, HandedRow, None),
+    "handed_out": Operation(Empty, HandedOut, None),
+    "take_back": Operation(TakeBack, TakenBack, None),
     "refused": Operation(Refused, Empty, "operate"),
     "audit": Operation(AskAudit, AuditPage, "operate"),
     **ASKED,

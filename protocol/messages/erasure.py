@@ -50,9 +50,9 @@ class RequestErasure(Record):
     """Erase an object (an id) of `namespace`, a namespace, a principal or a domain by `name`.
 
     Needs the right `erase` there; for a principal, which is revoked by it, the right `revoke` too,
-    except for one's own. Of a domain all principals go. NotVisible for what the caller may not
-    erase and for what is not there; ContentError for the domain `public` and for one who
-    administers.
+    unless it asks itself, under its own key. Of a domain all principals go. NotVisible for what the
+    caller may not erase and for what is not there; ContentError for the domain `public` and for one
+    who administers.
     """
 
     target: Target

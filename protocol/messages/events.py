@@ -57,6 +57,11 @@ __all__ = [
     "StreamItem",
 ]
 
+# The reason of the Conflict for a turn's key that came with another input before.
+KEY_REUSED: Final = "key_reused"
+TERMS_BYTES: Final = 32
+# Why an answer ended: by itself, or for want of room or time.
+Finish = Literal["stop", "length"]
 # What a turn may be noted with: a response's parameters, 16 pairs of metadata among them.
 NOTE_BYTES_MAX: Final = 64 * 1024
 
@@ -178,9 +183,11 @@ class BeginTurn(Record):
     `input` (only what is new: the session has the rest). `parent` is the turn to continue (None:
     the newest; with `history` always the newest); `parent_response` names it by its response,
     and then `session` may be left out. `key`: a turn with a key that the session has seen is not
-    begun again: what became of it is answered. `wait_ns_max`: how long to wait for a turn that is
-    open on the same parent, before Conflict. A session that has turns, or that another opened, is
-    there for those alone who may read the namespace.
+    begun again, unless it was left unfinished: what became of it is answered. It came with the same
+    input and parent then, and the same `terms`, a digest (TERMS_BYTES) of what else decides the
+    answer and only the transport knows: else Conflict, its reason KEY_REUSED. `wait_ns_max`: how
+    long to wait for a turn that is open on the same parent, before Conflict. A session that has
+    turns, or that another opened, is there for those alone who may read the namespace.
     """
 
     namespace: str
@@ -193,6 +200,16 @@ class BeginTurn(Record):
     parent_response: str | None = None
     key: str | None = None
     tokens_max: int | None = None
+    terms: bytes | None = None
+
+
+class TurnUsage(Record):
+    """What an answer came to in tokens, as it was told: `reused_tokens` of the prompt are 0 where
+    that was not for the one who was told (AUT-7)."""
+
+    prompt_tokens: int
+    output_tokens: int
+    reused_tokens: int
 
 
 class BegunTurn(Record):
@@ -200,7 +217,10 @@ class BegunTurn(Record):
 
     The turn is open until `lease_ns` (Unix time), and is to be renewed before. `reminders` counts
     the blocks that are reminders, `injected` the events that this turn tells first. `answer`: the
-    turn was finished before, under the same key, with this text; nothing is open then.
+    turn was finished before, under the same key, with this text; nothing is open then. What else
+    was told of it comes with it: `response`, why it ended (`finish`), its `usage`, whose reuse is
+    for the holder alone that began it, and the `context` that it answered; the last three are
+    absent for a turn that was kept without them.
     """
 
     session: str
@@ -212,6 +232,9 @@ class BegunTurn(Record):
     gaps: list[Gap]
     answer: str | None = None
     response: str | None = None
+    finish: Finish | None = None
+    usage: TurnUsage | None = None
+    context: ContextId | None = None
 
 
 class RenewTurn(Record):
@@ -241,7 +264,8 @@ class FinishTurn(Record):
     """Keep the answer; durable when answered, before the client hears its end. Idempotent.
 
     `note` is given back with the response (`AskResponse`) and means nothing here: at most
-    NOTE_BYTES_MAX, and no content, which is the ropes room's.
+    NOTE_BYTES_MAX, and no content, which is the ropes room's. `finish` and `usage` are what is told
+    of the answer, for when its key comes again.
     """
 
     namespace: str
@@ -250,6 +274,8 @@ class FinishTurn(Record):
     answer: OutputBlock
     context: ContextId | None = None
     note: bytes | None = None
+    finish: Finish | None = None
+    usage: TurnUsage | None = None
 
 
 class FinishedTurn(Record):

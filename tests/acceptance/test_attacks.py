@@ -9,25 +9,32 @@ made from: these are answered.
 
 from __future__ import annotations
 
+import ast
 import hashlib
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from nacl import bindings
 
+import protocol
 from actors.authority.audit import AUDIT
 from actors.ropes.room import RopesRoom
 from actors.runtime.marks import TableMark
 from protocol import cbor
-from protocol.capability import CAPABILITY_CONTEXT, decode_link
-from protocol.errors import HuginnError
-from protocol.messages import Empty
-from protocol.messages.authority import Revoke
+from protocol.capability import CAPABILITY_CONTEXT, attenuate, decode_link
+from protocol.errors import HuginnError, NotVisible
+from protocol.messages.assembler import Assembled
+from protocol.messages.authority import Revoke, Revoked
+from protocol.messages.erasure import ErasureRow, RequestErasure
 from protocol.messages.ropes import Objects
-from protocol.signing import Signer
+from protocol.resource import Right
+from protocol.signing import Signer, pack_signed
 from tests.attacks import ATTACKS, CAPABILITY, INVOCATION, SECRET, Den, made_den
-from tests.rooms import SECOND, opened
+from tests.block_samples import user
+from tests.chains import forged
+from tests.rooms import SECOND, assemble, opened
 
 
 @pytest.fixture
@@ -108,7 +115,7 @@ async def test_replay_after_a_restart(den: Den, ahead_s: int) -> None:
 
 async def revoke(den: Den, name: str) -> None:
     ask = Revoke(name=name)
-    await den.operator.caller.ask("authority", "revoke", ask, Empty, administer=True)
+    await den.operator.caller.ask("authority", "revoke", ask, Revoked, administer=True)
 
 
 @pytest.mark.req("AUT-4")
@@ -134,12 +141,95 @@ async def test_other_signature_bytes_of_a_revoked_handle(den: Den) -> None:
     await refused(den, den.message(handle), CAPABILITY, "revocation")
 
 
+@pytest.mark.req("AUT-2")
+async def test_a_deputy_is_not_lent_anothers_authority(den: Den) -> None:
+    """The assembler writes for whoever asks it, under what the message brings: mallory brings what
+    alice gave it for herself, as it is, and with a link of her own behind it."""
+    house, spy = den.house, den.mallory
+    assembler = house.room_to_key["assembler"]
+    stolen = den.alice.chain("ropes", audience=assembler)
+    link = decode_link(den.mallory.chain("ropes", audience=assembler)[-1])
+    own = forged(
+        pack_signed(spy.signer, CAPABILITY_CONTEXT, link.payload),
+        spy.signer,
+        parent=decode_link(stolen[-1]).id,
+    )
+    # In her own namespace, so that the assembler itself has no reason to refuse.
+    ask = assemble([user("mallory was here")], namespace="team/ab")
+    for chain, kind, step in [
+        (stolen, INVOCATION, "delegation"),
+        ((*stolen, own), CAPABILITY, "alignment"),
+        ((*stolen[:-1], own), CAPABILITY, "alignment"),
+    ]:
+        message = spy.message("assembler", "assemble", ask, delegations={"ropes": chain})
+        with pytest.raises(HuginnError) as caught:
+            opened(await house.post.call("assembler", message), Assembled)
+        assert (type(caught.value), caught.value.details.get("step")) == (kind, step)
+        assert house.store.list_members("team/ab") == []
+    # Control: under her own delegation it writes for her.
+    mine = spy.chain("ropes", audience=assembler)
+    message = spy.message("assembler", "assemble", ask, delegations={"ropes": mine})
+    assert opened(await house.post.call("assembler", message), Assembled).context is not None
+
+
+@pytest.mark.req("AUT-2", "AUT-8")
+@pytest.mark.parametrize("hand", ["mallory", "gateway"])
+@pytest.mark.parametrize(("target", "name"), [("principal", "alice"), ("domain", "alice")])
+async def test_who_was_given_erase_does_not_erase_its_giver(
+    den: Den, hand: str, target: Any, name: str
+) -> None:
+    """Alice lets mallory erase what lies in her namespace, under mallory's own key, or as a handle
+    that the gateway signs for whoever shows it. That is not to revoke and erase alice."""
+    house = den.house
+    signer = den.mallory.signer if hand == "mallory" else house.signers[hand]
+    given = attenuate(
+        den.alice.row.chain,
+        den.alice.signer,
+        audience=signer.public,
+        nonce=b"e" * 16,
+        rights=[Right.ERASE],
+    )
+    turn = attenuate(given, signer, audience=signer.public, nonce=b"t" * 16)
+    ask = RequestErasure(target=target, name=name)
+    for chain in (given, turn):
+        message = den.mallory.message(
+            "authority", "request_erasure", ask, chain=chain, signer=signer
+        )
+        with pytest.raises(NotVisible) as caught:
+            opened(await house.post.call("authority", message), ErasureRow)
+        assert caught.value.message == f"no such {target} in this view"
+    assert opened(await den.sent(den.message()), Objects).objects
+    rows = decode_link(den.alice.row.chain[0]).id.digest
+    assert house.tables.keyed("revoked").get(rows) is None
+    # Control: alice herself may.
+    row = await den.alice.caller.ask("authority", "request_erasure", ask, ErasureRow)
+    assert (row.target, row.name) == (target, name)
+    assert house.tables.keyed("revoked").get(rows) is not None
+
+
+def refusing_steps() -> set[tuple[str, str]]:
+    """Every error with which the language refuses a handle or its use, and its step, as they stand
+    in the source."""
+    found: set[tuple[str, str]] = set()
+    for path in sorted(Path(protocol.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+                continue
+            if node.func.id in (CAPABILITY.__name__, INVOCATION.__name__):
+                step = node.args[0]
+                assert isinstance(step, ast.Constant), f"{path.name}: {ast.unparse(node)}"
+                found.add((node.func.id, str(step.value)))
+    return found
+
+
 def test_every_step_of_a_chain_and_of_an_invocation_is_attacked() -> None:
-    """The steps as the modules that verify list them; those of time and place are above."""
-    steps = {step for _, _, step in ATTACKS.values()} | {"nonce", "start", "revocation"}
-    assert steps == {
-        *("size", "decode", "length", "anchor", "signature", "key", "alignment", "subject"),
-        *("parent", "attenuation.rights", "attenuation.resource", "attenuation.caveats"),
-        *("attenuation.times", "attenuation.depth", "time", "revocation", "delegation", "signer"),
-        *("capability", "service", "operation", "right", "arguments", "request", "start", "nonce"),
+    """A step that is new in the source has an attack here; those of time and place are above."""
+    attacked = {(kind.__name__, step) for _, kind, step in ATTACKS.values()}
+    attacked |= {
+        (INVOCATION.__name__, "nonce"),
+        (INVOCATION.__name__, "start"),
+        (CAPABILITY.__name__, "revocation"),
     }
+    steps = refusing_steps()
+    assert len(steps) > 25
+    assert attacked == steps

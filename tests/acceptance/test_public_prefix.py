@@ -13,6 +13,10 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from actors.worker.chain import chains
+from actors.worker.schedule import advances
+from protocol.messages.worker import AskPages, HeldPages
+from protocol.publication import PUBLIC
 from protocol.record import object_id
 from store.pages.header import domain_digest
 from tests.block_samples import model, system, user
@@ -20,6 +24,7 @@ from tests.public_house import (
     GUIDE,
     NO_TELEMETRY,
     SYSTEM,
+    TINY,
     PublicHouse,
     Told,
     private_run,
@@ -27,6 +32,7 @@ from tests.public_house import (
     same,
     seer,
 )
+from tests.rooms import Principal
 
 
 @pytest.mark.req("AUT-5", "KV-1")
@@ -133,6 +139,28 @@ async def test_a_receipt_that_touched_the_public_domain_needs_telemetry_there(
     seen = await house.turn(await seer(house, "vera"), talk)
     assert seen.known.reused_tokens == seen.known.public_tokens is not None
     assert seen.known.withheld is None
+
+
+@pytest.mark.req("AUT-7", "DRV-6")
+async def test_public_pages_are_told_of_to_who_has_telemetry_there(house: PublicHouse) -> None:
+    """Also to who computed the same: whether they are there says who else did."""
+    await house.publish(SYSTEM)
+    alice = await seer(house, "alice")
+    told = await house.turn(alice, [SYSTEM, user("hello")])
+    house.kept(PUBLIC)
+    pieces = advances(told.prompt.segments, told.prompt.opener, chunk_tokens=TINY.chunk_tokens)
+    infos = house.host.find(PUBLIC, chains(TINY.profile_id(), pieces))
+    assert len(infos) > 1
+
+    async def held(who: Principal) -> list[bool]:
+        asks = [AskPages(chain=info.page.chain, pages=[info.digest]) for info in infos]
+        return [(await who.caller.ask("worker", "pages", ask, HeldPages)).held for ask in asks]
+
+    clara = await house.house.enroll("clara")
+    for talk in ([user("something else")], [SYSTEM, user("hello")]):
+        await house.turn(clara, talk)
+        assert not any(await held(clara))
+    assert all(await held(alice))
 
 
 @pytest.mark.req("AUT-6", "AUT-7", "AUT-9")

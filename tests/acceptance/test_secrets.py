@@ -11,7 +11,8 @@ from aiohttp import ClientSession
 
 from actors.runtime.logs import JsonLines
 from protocol.signing import principal_seed
-from tests.presence_house import TEXTS, House, Seen, chat, house, responded
+from tests.presence_house import TEXTS, House, chat, house, responded
+from tests.presence_seen import Seen
 
 MARKER = "xyzzy-plugh-of-alice"
 SAID = f"{MARKER}: the gate opens at nine"

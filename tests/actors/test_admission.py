@@ -209,12 +209,14 @@ async def test_a_start_close_upon_the_last_message_waits_for_its_mark(
 
 
 @pytest.mark.req("AUT-2")
-@pytest.mark.parametrize(("room", "op"), EVERY)
+@pytest.mark.parametrize(
+    ("room", "op"), [(room, op) for room, op in EVERY if OPERATIONS[room][op].right is not None]
+)
 async def test_every_operation_wants_its_right(house: House, room: str, op: str) -> None:
     """With a handle that has some right on everything of its own, but not this one."""
     installation = house.installation
     operation = OPERATIONS[room][op]
-    others = sorted({"read", "write", "observe"} - {operation.right})
+    others = sorted({"read", "write", "observe"} - {str(operation.right)})
     weak = await installation.enroll("weak", rights=others)
     before = kept(installation)
     record = Sampler(Random(op)).record(operation.ask)

@@ -9,11 +9,12 @@ import pytest
 from protocol.envelope import Envelope, open_reply, seal
 from protocol.errors import CapabilityError, ContentError, HuginnError, InvocationError
 from protocol.messages import Empty
-from protocol.messages.authority import Revocations, Revoke
+from protocol.messages.authority import Revocations, Revoke, Revoked
 from protocol.record import encode_record
 from tests.echo_house import EVERY, OPERATIONS, Echo, House, Say, kept, said
 from tests.records import Sampler
 from tests.rooms import ROOMS, SECOND, Installation, opened, reply_to
+from tests.worker_rooms import until
 
 
 def notice(installation: Installation, sender: str, revocations: Revocations) -> bytes:
@@ -109,6 +110,28 @@ async def test_a_room_that_starts_later_knows(house: House) -> None:
     for room, op in (("worker", "say"), ("ropes", "get"), ("assembler", "show")):
         with pytest.raises(CapabilityError, match="revoked"):
             opened(await reply_to(house.alice, room, op, Say(what="x")), Say)
+
+
+@pytest.mark.req("AUT-4")
+async def test_a_room_that_is_too_busy_to_be_told_is_named_and_told_when_it_is_not(
+    house: House,
+) -> None:
+    """It takes no message now, and its streams go on: the answer does not hide that."""
+    ask = house.alice.message("worker", "spell", Say(what="xyz"))
+    spelled = house.installation.post.stream("worker", ask)
+    assert opened(await anext(spelled), Say) == Say(what="x")
+    window = house.echo._door.nonces
+    window._nonces_max = len(window)
+    done = await house.operator.caller.ask(
+        "authority", "revoke", Revoke(name="alice"), Revoked, administer=True
+    )
+    assert done.waiting == ["worker"]
+    assert opened(await anext(spelled), Say) == Say(what="y")
+    # A minute later there is room again.
+    house.installation.clock.now_ns += 61 * SECOND
+    await until(lambda: house.echo.epoch == 1, pause_s=0.005)
+    with pytest.raises(CapabilityError, match="revoked"):
+        opened(await anext(spelled), Say)
 
 
 @pytest.mark.req("AUT-4")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import sessions
+from bench import session_turns, sessions
 from tests import tiny_gemma
 
 
@@ -17,12 +17,14 @@ def test_prints_each_figure_and_writes_it(
     folder = tmp_path / "disk"
     folder.mkdir()
     written = tmp_path / "sessions.json"
-    arguments = ["--sizes", "1000", "2000", "--repeats", "2", "--rounds", "2"]
+    arguments = ["--sizes", "1000", "2000", "--repeats", "2", "--rounds", "2", "--turns", "3"]
     arguments += ["--folder", str(folder)]
     sessions.main([*arguments, "--model", str(tiny_gemma.cached()), "--json", str(written)])
-    assert "Growth exponents" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "Growth exponents" in printed
+    assert "begin_turn in the room, 2 rounds" in printed
     rows = json.loads(written.read_text("utf-8"))["rows"]
-    rows, growth = rows[:12], rows[12:]
+    rows, growth, turns, turns_growth = rows[:12], rows[12:18], rows[18:22], rows[22:]
     assert [(row["events"], row["persona"]) for row in rows] == [
         (size, persona) for size in (1000, 2000) for persona in ("Timmy",) * 3 + ("Sally",) * 3
     ]
@@ -36,4 +38,13 @@ def test_prints_each_figure_and_writes_it(
     fitted = {(row["persona"], row["unseen"]): "p99" in row for row in growth}
     assert fitted[("Timmy", "everything")]
     assert not fitted[("Sally", "everything")]
+    # Turns in the room: what had happened since was told to both, whatever the logs' length.
+    sizes = [(size, persona) for size in (1000, 2000) for persona in session_turns.SCOPES]
+    assert [(row["events"], row["persona"]) for row in turns] == sizes
+    for row in turns:
+        assert (row["turns"], row["new"]) == (6, 20)
+        assert 0 < row["p50 ms"] <= row["p99 ms"]
+        assert row["first ms"] > 0
+    assert [row["persona"] for row in turns_growth] == list(session_turns.SCOPES)
+    assert all(isinstance(row["p99"], float) for row in turns_growth)
     assert list(folder.iterdir()) == []

@@ -67,6 +67,17 @@ def test_a_log_has_what_was_appended(kept: Kept) -> None:
     assert kept.logs.check() == []
 
 
+def test_sizes_are_of_what_would_be_read(kept: Kept) -> None:
+    kept.append([*CHAIN[:10], *OTHER])
+    kept.logs.trim(SOURCE, 3)
+    for after, limit in ((0, 100), (0, 2), (3, 4), (6, 1), (9, 1), (10, 1), (2**63, 2**70)):
+        read = kept.logs.read(SOURCE, after, limit)
+        sizes = [(entry.seq, entry.hlc, len(entry.body)) for entry in read]
+        assert kept.logs.sizes(SOURCE, after, limit) == sizes
+    with pytest.raises(ContentError):
+        kept.logs.sizes(SOURCE, -1, 1)
+
+
 @pytest.mark.req("EVT-2")
 def test_each_source_counts_for_itself(kept: Kept) -> None:
     kept.append([CHAIN[0], OTHER[0], CHAIN[1], OTHER[1], CHAIN[2]])
@@ -213,6 +224,7 @@ def test_nothing_works_after_close(kept: Kept) -> None:
         lambda: kept.logs.range(SOURCE),
         kept.logs.ranges,
         lambda: kept.logs.read(SOURCE, 0, 1),
+        lambda: kept.logs.sizes(SOURCE, 0, 1),
         lambda: kept.logs.keep_evidence(TWIN),
         lambda: kept.logs.evidence(SOURCE),
         lambda: kept.logs.trim(SOURCE, 1),

@@ -38,14 +38,14 @@ def chat(service: Service, messages: list[dict[str, str]], **more: object) -> ht
     return service.post("/v1/chat/completions", body)
 
 
-def long_stream(service: Service) -> AbstractContextManager[httpx.Response]:
+def long_stream(service: Service, key: str | None = None) -> AbstractContextManager[httpx.Response]:
     """A streamed answer that would go on for thousands of tokens."""
     body = {"model": MODEL, "messages": HELLO, "max_tokens": 6000, "temperature": 1, "seed": 5}
     return httpx.stream(
         "POST",
         f"{service.url}/v1/chat/completions",
         json={**body, "stream": True},
-        headers={"Authorization": f"Bearer {service.key}"},
+        headers={"Authorization": f"Bearer {key or service.key}"},
         timeout=60,
     )
 
@@ -162,6 +162,37 @@ def test_a_revoked_key_is_refused_by_the_next_request(service: Service) -> None:
     assert service.delete("/huginn/v1/keys/guest").status_code == 200
     with pytest.raises(openai.AuthenticationError):
         guest.models.list()
+
+
+@pytest.mark.req("AUT-4", "OPS-6")
+def test_a_revocation_reaches_a_worker_that_was_started_again(service: Service) -> None:
+    """Its next message to a room that died since the last one is the authority's revocation."""
+
+    def guest(name: str) -> str:
+        return str(service.post("/huginn/v1/keys", {"principal": name}).json()["key"])
+
+    kept, first = guest("kept"), guest("first")
+    assert service.delete("/huginn/v1/keys/first").json()["rooms_waiting"] == []
+    pid = service.worker_pid()
+    os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + 120
+    while alive(pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    # Until it is the new worker that answers.
+    while chat(service, HELLO).status_code != 200 or service.worker_pid() == pid:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    with long_stream(service, kept) as answer:
+        assert answer.status_code == 200, answer.read()
+        lines = (line for line in answer.iter_lines() if line.startswith("data: "))
+        next(lines)
+        told = service.delete("/huginn/v1/keys/kept").json()
+        assert told["rooms_waiting"] == []
+        rest = list(lines)
+    last = json.loads(rest[-1].removeprefix("data: "))
+    assert last["error"]["code"] == "key_revoked"
+    assert service.get("/v1/models", first).status_code == 401
 
 
 def test_sigterm_leaves_no_process_and_no_socket(service: Service) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 from protocol.errors import HuginnError
 from store.memory_tables import MemoryTables
+from tests.crash.totals import DEATHS, TOTALS
 from tests.mined_house import MinedHouse
 from tests.mines import Bomb, Death
 from tests.session_play import Play, Talk, Told
@@ -132,6 +133,7 @@ async def deaths_at_every_call(
             await stage.end()
         if not died:
             assert at > 1, "the step asks nothing of anybody"
+            TOTALS[DEATHS] += len(range(1, at, stride))
             return stage
     raise AssertionError(f"a step of {CALLS_MAX} calls")
 

@@ -17,6 +17,7 @@ from store.fsck import FsckReport, check_database
 from store.sqlite import Database
 from store.sqlite_events import SqliteEventLogs
 from store.sqlite_tables import SqliteTables
+from tests.crash import totals
 from tests.crash.events_child import WRITER_STEP, WRITERS
 from tests.event_logs import SIGNERS, source_of
 from tests.killed_children import ROUNDS, killed
@@ -67,6 +68,7 @@ def test_a_kill_on_the_append_path_loses_nothing(
     acknowledged = killed(start(tmp_path, when, count))
     assert len(acknowledged) >= least
     assert lost(tmp_path, acknowledged) == []
+    totals.killed("a log", events=len(acknowledged))
 
 
 @pytest.mark.req("EVT-2", "EVT-5")
@@ -81,8 +83,10 @@ def test_a_kill_from_outside_loses_nothing(tmp_path: Path, round: int) -> None:
         child.kill()
         acknowledged += killed(child, seen)
         assert lost(tmp_path, acknowledged) == []
+        totals.killed("a log")
     assert len(acknowledged) >= 80
     assert len(set(acknowledged)) == len(acknowledged)
+    totals.TOTALS[totals.EVENTS] += len(acknowledged)
 
 
 @pytest.mark.parametrize("count", [2, 9])

@@ -27,7 +27,6 @@ from typing import Any, Final, TypeVar
 import pytest
 
 from actors.events.reminder import HEADING
-from profiles import loader
 from protocol.events import open_entry
 from tests.crash.service_clients import (
     BEGIN,
@@ -40,12 +39,13 @@ from tests.crash.service_clients import (
     Talker,
     Told,
 )
+from tests.crash.totals import EVENTS, KILLS, STEP_TO_HITS, TOTALS
 from tests.huginn import answered
-from tests.installations import Service, tiny_home
+from tests.installations import Service, roomy_profile, tiny_home
 from tests.killed_children import ROOT, ROUNDS
 
 SEED: Final = int(os.environ.get("HUGINN_CRASH_SEED", "1"))
-KILLS: Final = 3
+KILLS_EACH: Final = 3
 LINE: Final = re.compile(r"\S+ · \d\d-\d\d \d\d:\d\d · Close: (\S+) closed")
 MORE: Final = re.compile(r"and (\d+) more events?")
 T = TypeVar("T", bound=Talker)
@@ -60,10 +60,7 @@ def prepared(home: Path) -> tuple[Path, str]:
     """A data directory, and the tiny model's profile with room for what happens in a round."""
     tiny_home(home)
     (home / "huginn.toml").write_text(CONFIG, "utf-8")
-    spec = (Path(loader.__file__).parent / "tiny-gemma.toml").read_text("utf-8")
-    profile = home / "roomy-gemma.toml"
-    profile.write_text(re.sub("context_tokens = .*", "context_tokens = 12288", spec), "utf-8")
-    return home, str(profile)
+    return home, str(roomy_profile(home))
 
 
 class Cast:
@@ -271,7 +268,7 @@ def test_kills_lose_nothing_and_tell_nothing_twice(
     with Service(home, profile=profile) as service:
         for number in range(ROUNDS):
             cast = Cast(service, str(number), draw)
-            for phase in itertools.islice(phases, KILLS):
+            for phase in itertools.islice(phases, KILLS_EACH):
                 killed(cast, phase, hits)
             total["told again to a branch"] += ended(cast)
             total["acknowledged"] += len(cast.acknowledged())
@@ -281,9 +278,11 @@ def test_kills_lose_nothing_and_tell_nothing_twice(
     assert report["ok"], report["problems"]
     assert report["events"] >= total["acknowledged"]
     with capsys.disabled():
-        kills = f"{ROUNDS * KILLS} kills in {dict(hits)}"
+        kills = f"{ROUNDS * KILLS_EACH} kills in {dict(hits)}"
         sys.stdout.write(f"\n{kills}: {dict(total)}; 0 lost, 0 told twice\n")
     assert ROUNDS < 3 or set(hits) == set(PHASES)
+    TOTALS.update({KILLS: ROUNDS * KILLS_EACH, EVENTS: total["acknowledged"]})
+    STEP_TO_HITS.update(hits)
 
 
 class FaultyService(Service):

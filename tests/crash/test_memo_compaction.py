@@ -10,7 +10,6 @@ import asyncio
 import itertools
 import os
 import tempfile
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -25,10 +24,11 @@ from protocol.errors import StoreFault
 from store.sqlite import Database
 from store.sqlite_tables import SqliteTables
 from store.tables import Change, Drop
-from tests.derivations import EXECUTORS, SEALER, advance, seen
+from tests.crash.totals import FAULTS, TOTALS
+from tests.derivations import advance, seen
 from tests.lossy_disk import CUT, EIO, TORN, LossyDisk
+from tests.memos import opened
 from tests.stores import FAST
-from tests.worker_rooms import HandClock
 
 KEYS = 4
 LIMITS = MemoLimits(entries_max=16, resident_max=100)
@@ -46,12 +46,6 @@ class Hasty(SqliteTables):
         return super().apply_soon(changes)
 
 
-def opened(tables: SqliteTables) -> DomainMemo:
-    return DomainMemo(
-        tables, "alice", EXECUTORS, LIMITS, Counter(), signer=SEALER, clock=HandClock()
-    )
-
-
 def fill(path: Path) -> None:
     """A crowded log: four invocations, one of them contradicted, one without inputs now."""
 
@@ -62,12 +56,12 @@ def fill(path: Path) -> None:
         assert memo.is_crowded
 
     with Database(path) as database:
-        asyncio.run(say(opened(SqliteTables(database))))
+        asyncio.run(say(opened(SqliteTables(database), LIMITS)))
 
 
 def afterwards(tables: SqliteTables) -> list[str]:
     """What is wrong, on a sound disk."""
-    memo = opened(tables)
+    memo = opened(tables, LIMITS)
     asyncio.run(memo.mend())
     problems = [] if memo.sound else ["it cannot be mended"]
     figures = memo.figures()
@@ -100,7 +94,7 @@ def run(
     except StoreFault:
         pass
     else:
-        asyncio.run(opened(tables).compact())
+        asyncio.run(opened(tables, LIMITS).compact())
         tables.close()
     finally:
         disk.unregister()
@@ -130,6 +124,7 @@ def sweep(folder: Path, kind: type[SqliteTables], mode: str, stride: int) -> dic
 def test_a_crash_leaves_the_old_log_or_the_new_one(folder: Path, mode: str) -> None:
     found = sweep(folder, SqliteTables, mode, STRIDE)
     assert {point: problems for point, problems in found.items() if problems} == {}
+    TOTALS[FAULTS] += len(found)
 
 
 def test_control_a_log_that_is_dropped_too_soon_is_caught(folder: Path) -> None:

@@ -10,50 +10,26 @@ import asyncio
 import itertools
 import os
 import tempfile
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
-import apsw
 import pytest
 
-from actors.muninn.limits import MemoLimits
-from actors.muninn.memo import DomainMemo
 from protocol.derivation import invocation_id
 from protocol.errors import StoreFault
 from store.sqlite import Database
 from store.sqlite_tables import SqliteTables
-from tests.derivations import EXECUTORS, SEALER, advance, seen
-from tests.lossy_disk import CUT, EIO, TORN, LossyDisk
+from tests.crash.totals import FAULTS, TOTALS
+from tests.derivations import advance, seen
+from tests.lossy_disk import CUT, EIO, TORN, LossyDisk, WeakDatabase
+from tests.memos import opened
 from tests.stores import FAST
-from tests.worker_rooms import HandClock
 
 KEYS = 5
 SAID = {(n, page): seen(advance(n, page=page)) for n in range(KEYS) for page in (0, 1)}
 # `make crash` sets this to 1: every operation. The default looks at every third.
 STRIDE = int(os.environ.get("HUGINN_CRASH_STRIDE", "3"))
 _names = itertools.count()
-
-
-class WeakDatabase(Database):
-    """A database like ours, with the one setting that loses commits."""
-
-    def _open(self, migrations: Sequence[str]) -> apsw.Connection:
-        connection = super()._open(migrations)
-        connection.pragma("synchronous", "NORMAL")
-        return connection
-
-
-def opened(tables: SqliteTables) -> DomainMemo:
-    return DomainMemo(
-        tables,
-        "alice",
-        EXECUTORS,
-        MemoLimits(100, 100),
-        Counter(),
-        signer=SEALER,
-        clock=HandClock(),
-    )
 
 
 async def live(tables: SqliteTables) -> dict[int, str]:
@@ -139,6 +115,7 @@ def sweep(folder: Path, kind: type[Database], mode: str, stride: int) -> dict[in
 def test_no_fault_loses_evidence_or_a_quarantine(folder: Path, mode: str) -> None:
     found = sweep(folder, Database, mode, STRIDE)
     assert {point: problems for point, problems in found.items() if problems} == {}
+    TOTALS[FAULTS] += len(found)
 
 
 def test_control_a_store_that_is_not_durable_is_caught(folder: Path) -> None:

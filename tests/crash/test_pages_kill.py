@@ -16,6 +16,7 @@ import pytest
 from store.files import UNFINISHED
 from store.pages.header import domain_digest
 from store.pages.tier import BOTH, Refused
+from tests.crash import totals
 from tests.crash.pages_child import SMALL_BYTES, conversation, singles
 from tests.killed_children import ROUNDS, killed
 from tests.killed_children import start as start_child
@@ -69,6 +70,7 @@ def test_a_kill_while_keeping_loses_nothing(
     assert found.reused == found.files_before - found.unfinished_before
     assert found.unfinished_before == (when == "file")
     assert found.refused == 0
+    totals.killed("pages")
 
 
 @pytest.mark.req("KV-6")
@@ -83,6 +85,7 @@ def test_a_kill_from_outside_loses_nothing(tmp_path: Path, round: int) -> None:
     found = after(tmp_path)
     assert found.reused >= len(kept)
     assert found.refused == 0
+    totals.killed("pages")
 
 
 @pytest.mark.req("KV-4", "KV-6")

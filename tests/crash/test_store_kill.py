@@ -13,6 +13,7 @@ import pytest
 
 from protocol.errors import HuginnError
 from store.fsck import FsckReport, check_database, check_objects
+from tests.crash import totals
 from tests.crash.store_child import object_of
 from tests.killed_children import ROUNDS, killed
 from tests.killed_children import start as start_child
@@ -52,6 +53,7 @@ def test_a_kill_on_the_write_path_loses_nothing(
     acknowledged = killed(start(tmp_path, when, count))
     assert len(acknowledged) >= least
     assert lost(tmp_path, acknowledged) == []
+    totals.killed("a store")
 
 
 @pytest.mark.parametrize("round", range(ROUNDS))
@@ -63,6 +65,7 @@ def test_a_kill_from_outside_loses_nothing(tmp_path: Path, round: int) -> None:
     acknowledged = killed(child, seen)
     assert len(acknowledged) >= 40
     assert lost(tmp_path, acknowledged) == []
+    totals.killed("a store")
 
 
 @pytest.mark.parametrize(("when", "count"), [("commit", 9), ("file", 2), ("named", 6)])

@@ -23,6 +23,7 @@ from store.schema import MIGRATIONS
 from store.sqlite import Database, connect, migrate
 from store.sqlite_tables import make_change
 from store.tables import Put
+from tests.crash.totals import FAULTS, TOTALS
 from tests.lossy_disk import CUT, EIO, TORN, LossyDisk
 from tests.stores import FAST
 
@@ -152,6 +153,7 @@ def sweep(folder: Path, opener: Opener, mode: str, stride: int) -> dict[int, lis
 def test_no_fault_loses_an_acknowledged_row(folder: Path, mode: str) -> None:
     found = sweep(folder, honest, mode, STRIDE)
     assert {point: problems for point, problems in found.items() if problems} == {}
+    TOTALS[FAULTS] += len(found)
 
 
 @pytest.mark.parametrize(

@@ -6,25 +6,25 @@ what the worker has to do with it); and seeds play long talks of all steps with 
 was acknowledged is there, and every event is told once. The controls are stores and a book that
 break what the room relies on: with each of them the checker has to cry out.
 
-`HUGINN_CRASH_SEEDS` plays so many seeds.
+`HUGINN_CRASH_SEEDS` plays so many seeds, from `HUGINN_CRASH_SEED` on.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import sys
 from collections import Counter
 from collections.abc import Awaitable, Iterable, Sequence
 from concurrent.futures import Future
-from typing import Any
+from dataclasses import dataclass, field
 
-import msgspec
 import pytest
 
-from actors.events.book import Book, Live
-from actors.events.turns import Turn
+from actors.events.book import Book
 from store.memory_tables import MemoryTables
 from store.tables import Change
+from tests.crash.faulty_books import Forgetful, MarksApart
 from tests.crash.stage import (
     CALLS_MAX,
     Prepare,
@@ -34,10 +34,13 @@ from tests.crash.stage import (
     deaths_at_every_call,
     staged,
 )
+from tests.crash.totals import DEATHS, EVENTS, SEEDS_PLAYED, TOTALS
 from tests.events_rooms import user
 from tests.session_play import Talk, edited
 
 SEEDS = int(os.environ.get("HUGINN_CRASH_SEEDS", "25"))
+FIRST = int(os.environ.get("HUGINN_CRASH_SEED", "0"))
+STEPS_MAX = 40
 # What the worker has to do takes about so many calls; what the events room does alone, twelve.
 KIND_TO_CALLS = {"answer": 30, "settle": 30}
 
@@ -182,37 +185,67 @@ async def _expired(stage: Stage) -> None:
     stage.play.expire()
 
 
-async def _played(seed: int, tables: MemoryTables | None = None, steps: int = 40) -> Counter[str]:
-    """Plays one seed; how often the house died in which kind of step, and (`restored`) how many
-    tokens its last life had from the pages of the one before."""
+@dataclass
+class Played:
+    """What one seed came to: how often the house died in which kind of step, how many events were
+    kept, and how many tokens the last life had from the pages of the one before."""
+
+    steps: int = 0
+    deaths: Counter[str] = field(default_factory=Counter)
+    events: int = 0
+    restored: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.steps} steps, {self.deaths.total()} deaths in {dict(+self.deaths)}"
+
+
+async def _played(seed: int, played: Played, tables: MemoryTables | None = None) -> None:
+    """Plays one seed, and counts."""
     draw = random.Random(seed)
-    deaths: Counter[str] = Counter()
     # Every other house has so little room that pages are evicted all the time.
     async with staged(tables, budget_bytes=draw.choice((2**30, 60_000))) as stage:
-        for _ in range(steps):
+        for _ in range(STEPS_MAX):
             kind, step = _drawn(stage, draw)
             if draw.random() < (0.6 if kind in KIND_TO_CALLS else 0.3):
                 calls = KIND_TO_CALLS.get(kind, 12)
                 stage.bomb.set(draw.randint(1, calls), after=draw.random() < 0.5)
-            deaths[kind] += await stage.survive(step)
+            played.steps += 1
+            played.deaths[kind] += await stage.survive(step)
             stage.bomb.clear()
             if draw.random() < 0.05:
                 name = draw.choice(("huskies", "sled"))
                 await stage.play.trim(name, draw.randint(0, 4))
         await stage.end()
-        deaths["restored"] += stage.house.restored_tokens
-    return deaths
+        played.restored += stage.house.restored_tokens
+        played.events += sum(map(len, stage.play.sources.values()))
+
+
+async def _replayable(seed: int, played: Played, tables: MemoryTables | None = None) -> None:
+    """Plays a seed; what fails in it says how to play it again."""
+    try:
+        await _played(seed, played, tables)
+    except Exception as error:
+        again = f"HUGINN_CRASH_SEED={seed} HUGINN_CRASH_SEEDS=1"
+        raise AssertionError(f"seed {seed}, after {played}: {error} ({again})") from error
 
 
 @pytest.mark.req("EVT-5")
-async def test_seeds() -> None:
-    deaths: Counter[str] = Counter()
-    for seed in range(SEEDS):
-        deaths += await _played(seed)
-    assert deaths.pop("restored", 0) > 0, "no page of a life before was of use"
-    assert deaths.total() > SEEDS, "the bombs did not go off"
+async def test_seeds(capsys: pytest.CaptureFixture[str]) -> None:
+    total = Played()
+    for seed in range(FIRST, FIRST + SEEDS):
+        played = Played()
+        await _replayable(seed, played)
+        total.steps += played.steps
+        total.deaths += played.deaths
+        total.events += played.events
+        total.restored += played.restored
+    with capsys.disabled():
+        sys.stdout.write(f"\nseeds {FIRST} to {FIRST + SEEDS - 1}: {total}; 0 lost, 0 told twice\n")
+    assert total.restored > 0, "no page of a life before was of use"
+    assert total.deaths.total() > SEEDS, "the bombs did not go off"
     for kind in ("append", "begin", "answer", "finish", "settle"):
-        assert deaths[kind] > 0, f"nobody died in {kind}: play more seeds"
+        assert total.deaths[kind] > 0, f"nobody died in {kind}: play more seeds"
+    TOTALS.update({SEEDS_PLAYED: SEEDS, DEATHS: total.deaths.total(), EVENTS: total.events})
 
 
 # -- controls: what must be found ---------------------------------------------------------------
@@ -231,29 +264,6 @@ class LyingTables(MemoryTables):
         done: Future[list[int]] = Future()
         done.set_result([1] * len(changes))
         return done
-
-
-class MarksApart(Book):
-    """Moves the marks first, and then tells."""
-
-    async def write(
-        self, live: Live, turns: Sequence[Turn], changes: Any = (), **fields: Any
-    ) -> None:
-        bare = [msgspec.structs.replace(turn, reminder=None, placed=[]) for turn in turns]
-        await super().write(live, bare, (), **fields)
-        await super().write(live, turns, changes, **fields)
-
-
-class Forgetful(Book):
-    """Acknowledges an answer before it is written."""
-
-    async def write(
-        self, live: Live, turns: Sequence[Turn], changes: Any = (), **fields: Any
-    ) -> None:
-        if turns[-1].state == "finished":
-            live.put(turns[-1])
-            return
-        await super().write(live, turns, changes, **fields)
 
 
 async def _with_book(kind: type[Book], prepare: Prepare, at: int) -> None:
@@ -284,5 +294,11 @@ async def test_an_answer_that_is_acknowledged_too_early_is_found() -> None:
         await _with_book(Forgetful, _answered, CALLS_MAX)
 
 
-async def test_a_store_that_lies_is_found() -> None:
-    assert await _cries(_played(seed, LyingTables()) for seed in range(20))
+async def _played_on(kind: type[MemoryTables]) -> None:
+    for seed in range(20):
+        await _replayable(seed, Played(), kind())
+
+
+async def test_a_store_that_lies_is_found_and_its_seed_is_named() -> None:
+    with pytest.raises(AssertionError, match=r"seed (\d+), after \d+ steps, .*_SEED=\1 "):
+        await _played_on(LyingTables)

@@ -15,7 +15,15 @@ from hypothesis import strategies as st
 from protocol import cbor
 from protocol.errors import ContentError, EncodingError, RecordError
 from protocol.ids import BlockId, ContextId, ObjectId
-from protocol.record import Identified, Record, decode_record, encode_record, object_id, to_value
+from protocol.record import (
+    Identified,
+    Record,
+    decode_record,
+    encode_record,
+    ids_in,
+    object_id,
+    to_value,
+)
 from tests.records import IDENTIFIED, RECORDS, Sampler, plain
 
 every_record = pytest.mark.parametrize("kind", RECORDS, ids=lambda kind: kind.__qualname__)
@@ -85,6 +93,14 @@ def test_a_record_is_the_map_of_its_fields() -> None:
 def test_the_id_of_a_record_is_its_kinds_digest_of_its_encoding() -> None:
     assert object_id(SAMPLE) == BlockId.of(encode_record(SAMPLE))
     assert type(object_id(SAMPLE)) is BlockId
+
+
+def test_every_id_that_a_record_says_is_found_and_its_own() -> None:
+    own, said = object_id(SAMPLE), [BlockId(b"b" * 32), ContextId(b"c" * 32)]
+    assert set(ids_in(SAMPLE)) == {own, *said}
+    assert list(ids_in(SAMPLE.inner)) == said[1:]
+    assert set(ids_in({"a": [(SAMPLE,)], "b": None})) == {own, *said}
+    assert list(ids_in([1, b"b" * 32, str(own)])) == []
 
 
 @pytest.mark.req("ID-1")

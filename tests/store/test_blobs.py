@@ -77,8 +77,8 @@ def test_remove_is_durable_and_twice_is_once(tmp_path: Path) -> None:
     blobs = BlobFiles(tmp_path, fsync=log.append)
     blobs.put(ID, BODY)
     log.clear()
-    blobs.remove(ID.digest)
-    blobs.remove(ID.digest)
+    assert blobs.remove(blobs.path(ID.digest))
+    assert not blobs.remove(blobs.path(ID.digest))
     assert len(log) == 1
     with pytest.raises(FileNotFoundError):
         blobs.get(ID)

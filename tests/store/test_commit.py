@@ -10,9 +10,10 @@ from pathlib import Path
 import apsw
 import pytest
 
-from protocol.errors import Conflict, StoreFault
+from protocol.errors import Conflict, DiskFull, StoreFault
 from store.commit import CommitWriter, as_fault, is_fatal, settled
 from store.sqlite import connect
+from tests.full_disk import BROKEN, FULL, QUOTA, switched_disk
 
 
 @pytest.fixture
@@ -200,6 +201,48 @@ def test_a_full_disk_fails_the_submission_and_not_the_writer(
     assert rows(path) == [1, 2]
 
 
+@pytest.mark.parametrize("refusal", [FULL, QUOTA])
+def test_without_room_nothing_is_stored_and_nothing_is_broken(path: Path, refusal: str) -> None:
+    with switched_disk() as disk:
+        writer = CommitWriter(lambda: connect(path))
+        writer.write(add(1))
+        disk.refusal = refusal
+        for value in (2, 3):
+            with pytest.raises(DiskFull, match="disk is full"):
+                writer.write(add(value))
+        disk.refusal = None
+        writer.write(add(3))
+        writer.close()
+    assert rows(path) == [1, 3]
+
+
+def test_control_a_write_that_fails_otherwise_stops_the_writer(path: Path) -> None:
+    with switched_disk() as disk:
+        writer = CommitWriter(lambda: connect(path))
+        disk.refusal = BROKEN
+        with pytest.raises(StoreFault) as told:
+            writer.write(add(1))
+        assert not isinstance(told.value, DiskFull)
+        disk.refusal = None
+        with pytest.raises(StoreFault, match="has stopped"):
+            writer.write(add(1))
+        writer.close()
+
+
+@pytest.mark.parametrize("refusal", [FULL, QUOTA])
+def test_a_log_that_finds_no_room_is_copied_back_later(path: Path, refusal: str) -> None:
+    with switched_disk() as disk:
+        writer = CommitWriter(lambda: connect(path), idle_s=600)
+        writer.write(add(1))
+        disk.refusal = refusal
+        assert writer.checkpoint().result(60) is False
+        disk.refusal = None
+        writer.write(add(2))
+        assert writer.checkpoint().result(60) is True
+        writer.close()
+    assert rows(path) == [1, 2]
+
+
 def test_a_submission_that_ends_the_transaction_stops_the_writer(path: Path) -> None:
     writer = CommitWriter(lambda: connect(path))
     with pytest.raises(StoreFault, match="ended the transaction"):
@@ -264,7 +307,11 @@ def test_which_errors_are_fatal() -> None:
 
 
 def test_what_callers_are_told() -> None:
-    assert "full" in str(as_fault(OSError(errno.ENOSPC, "")))
+    for code in (errno.ENOSPC, errno.EDQUOT):
+        assert isinstance(as_fault(OSError(code, "")), DiskFull)
+    assert isinstance(as_fault(apsw.FullError("")), DiskFull)
+    for other in (OSError(errno.EIO, ""), OSError(errno.EROFS, ""), apsw.IOError("")):
+        assert not isinstance(as_fault(other), DiskFull)
     told = as_fault(apsw.BusyError("locked"))
     assert isinstance(told, StoreFault)
     assert isinstance(told.__cause__, apsw.BusyError)

@@ -159,6 +159,8 @@ def test_missing_rows_are_never_a_shorter_page(logs: SqliteEventLogs) -> None:
     for after, limit in ((0, 20), (19, 1), (20, 99), (38, 1), (38, 9), (39, 1)):
         with pytest.raises(CorruptObject, match="missing"):
             logs.read(SOURCE, after, limit)
+        with pytest.raises(CorruptObject, match="missing"):
+            logs.sizes(SOURCE, after, limit)
     with pytest.raises(CorruptObject, match="missing"):
         logs.trim(SOURCE, 20)
 

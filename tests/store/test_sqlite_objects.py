@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -7,8 +8,11 @@ from pathlib import Path
 import apsw
 import pytest
 
-from protocol.errors import CorruptObject, NotVisible
+from protocol.errors import CorruptObject, NotVisible, StoreFault
 from protocol.ids import BlockId, TextId
+from store.blobs import BlobFiles
+from store.files import UNFINISHED
+from store.objects import Swept
 from store.sqlite_objects import INLINE_BYTES_MAX, SqliteObjectStore
 from tests.stores import large, sqlite_store, text
 
@@ -146,11 +150,63 @@ def test_sweeping_beside_puts_loses_nothing(store: SqliteObjectStore) -> None:
     assert list(store.blobs.files()) == []
 
 
-def test_a_file_whose_row_came_back_is_not_unlinked(store: SqliteObjectStore) -> None:
+def test_a_file_whose_row_came_back_is_not_removed(store: SqliteObjectStore) -> None:
     big = large("big ")
     store.put_many("n", [big])
-    store.database.write(lambda connection: store._unlink([("block", big[0].digest)], connection))
+    path = store.blobs.path(big[0].digest)
+    # Found while a put had written its file and not yet its row.
+    assert store.database.write(lambda found: store._remove_unnamed([path], found)) == 0
     assert store.get(("n",), big[0]) == big[1]
+
+
+class Dying(BlobFiles):
+    """Files of a process that dies at the unlink."""
+
+    def remove(self, path: Path) -> bool:
+        raise OSError(errno.EIO, "here it died")
+
+
+@pytest.mark.req("AUT-8")
+def test_a_sweep_that_died_at_the_unlink_is_ended_by_the_next(tmp_path: Path) -> None:
+    store = sqlite_store(tmp_path)
+    gone, kept = large("a large secret "), large("kept ")
+    store.put_many("tenant", [gone])
+    store.put_many("other", [kept])
+    store.drop_namespace("tenant")
+    store.blobs = Dying(tmp_path / "blobs")
+    with pytest.raises(StoreFault, match="here it died"):
+        store.sweep()
+    store.close()
+    again = sqlite_store(tmp_path)
+    # Its row is gone: only the file is left to say so.
+    assert again.stats().objects == 1
+    assert again.unnamed() == [again.blobs.path(gone[0].digest)]
+    assert again.sweep() == Swept(0, 0)
+    assert list(again.blobs.files()) == [again.blobs.path(kept[0].digest)]
+    assert again.get(("other",), kept[0]) == kept[1]
+    again.close()
+
+
+@pytest.mark.req("AUT-8")
+def test_what_a_put_left_that_died_is_swept_and_what_is_not_ours_stays(
+    store: SqliteObjectStore,
+) -> None:
+    one, two, inline = large("one "), large("two "), text("small")
+    store.blobs.put(*one)
+    began = store.blobs.path(two[0].digest)
+    began.parent.mkdir(parents=True)
+    began = began.with_name(began.name + UNFINISHED)
+    began.write_bytes(two[1][:1000])
+    # A row that has its bytes itself names no file.
+    store.put_many("n", [inline])
+    store.blobs.put(*inline)
+    others = [store.blobs.root / name for name in ("notes", f"quarantine/{one[0].digest.hex()}")]
+    others[1].parent.mkdir()
+    for path in others:
+        path.write_bytes(b"not ours")
+    assert len(store.unnamed()) == 3
+    store.sweep()
+    assert sorted(store.blobs.files()) == sorted(others)
 
 
 def test_the_queries_use_their_indexes(store: SqliteObjectStore) -> None:

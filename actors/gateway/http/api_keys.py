@@ -26,6 +26,7 @@ from protocol.messages.authority import (
     Enrolled,
     Principals,
     Revoke,
+    Revoked,
 )
 from protocol.resource import Right
 from protocol.signing import Signer, principal_seed
@@ -67,7 +68,8 @@ async def create_key(request: web.Request) -> web.Response:
             "principal is 1 to 63 of a-z 0-9 . _ - and begins with a letter or digit",
             param="principal",
         )
-    key = mint_key(gateway.ports.entropy.draw(KEY_ENTROPY_BYTES))
+    minted = mint_key(gateway.ports.entropy.draw(KEY_ENTROPY_BYTES))
+    key = gateway.keys.untold(ask.principal) or minted
     row = await _enrolled(gateway, caller, ask, key)
     gateway.keys.add(key, row)
     return json_response(
@@ -103,9 +105,11 @@ async def revoke_key(request: web.Request) -> web.Response:
     """Revoke a principal: every handle of its falls, and its key is forgotten."""
     name = request.match_info["principal"]
     # The authority first: whatever happens after it, the key is worth nothing.
-    await request[CALLER].ask(_AUTHORITY, "revoke", Revoke(name=name), Empty, administer=True)
+    ask = Revoke(name=name)
+    done = await request[CALLER].ask(_AUTHORITY, "revoke", ask, Revoked, administer=True)
     removed = request.app[GATEWAY].keys.remove(name)
-    return json_response({"principal": name, "keys_removed": removed})
+    waiting = done.waiting or []
+    return json_response({"principal": name, "keys_removed": removed, "rooms_waiting": waiting})
 
 
 async def _enrolled(gateway: Gateway, caller: Caller, ask: KeyRequest, key: str) -> KeyRow:

@@ -120,7 +120,8 @@ async def take_back_whole(request: web.Request) -> web.Response:
 
 async def _taken_back(request: web.Request, ask: TakeBack) -> web.Response:
     done = await request[CALLER].ask(_AUTHORITY, "take_back", ask, TakenBack)
-    return json_response({"id": str(done.id), "revoked": True})
+    waiting = done.waiting or []
+    return json_response({"id": str(done.id), "revoked": True, "rooms_waiting": waiting})
 
 
 def _caveats(ask: HandleRequest) -> list[Caveat]:

@@ -15,14 +15,16 @@ from typing import Any, Final, Protocol
 import msgspec
 from aiohttp import web
 
-from actors.gateway.answers import Answers, Choice, Event, Finish, Items, collect
+from actors.gateway.answers import Answers, Choice, Event, Items, collect
 from actors.gateway.caller import Caller
 from actors.gateway.http.errors import of_fault, of_huginn
+from actors.gateway.http.extension import UNSTORED
 from actors.gateway.http.receipt_json import receipt_json
 from actors.gateway.http.sse import EventStream
 from actors.gateway.models import ServedModel
 from actors.gateway.room import Gateway
 from protocol.errors import HuginnError
+from protocol.messages.events import Finish
 from protocol.messages.worker import Generate, Item
 from protocol.resource import Right
 
@@ -55,7 +57,7 @@ class Delivery:
     """One response. `firsts` are the choices that are the first of their prompt: each prompt's
     reuse is counted once. `settle` is done after a complete answer, off the caller's path. `items`
     gives the items of a job where they are not simply the worker's: a session's turn is kept before
-    its last item comes."""
+    its last item comes. `unstored`: the disk had no room for the context."""
 
     gateway: Gateway
     caller: Caller
@@ -70,6 +72,7 @@ class Delivery:
     headers: dict[str, str]
     settle: Settling
     items: Items | None = None
+    unstored: bool = False
 
     def frame(self, kind: str, choices: list[Json]) -> Json:
         """What every chunk and every answer has in common."""
@@ -87,8 +90,7 @@ class Delivery:
         completion = sum(choice.completion_tokens for choice in choices)
         cached = 0
         if self.caller.has(Right.TELEMETRY):
-            receipts = [choices[index].receipt for index in self.firsts]
-            cached = sum(receipt.reused_tokens for receipt in receipts if receipt is not None)
+            cached = sum(choices[index].reused_tokens for index in self.firsts)
         return {
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": completion,
@@ -97,10 +99,12 @@ class Delivery:
         }
 
     def extra(self, choice: Choice) -> Json:
-        """The field `huginn` of an answer, where a receipt was asked for by one who may see it."""
-        if not self.receipt or choice.receipt is None or not self.caller.has(Right.TELEMETRY):
-            return {}
-        return {"huginn": {"receipt": receipt_json(choice.receipt)}}
+        """The field `huginn` of an answer: that its context is not stored, if so, and a receipt,
+        where one was asked for by one who may see it."""
+        huginn: Json = dict(UNSTORED) if self.unstored else {}
+        if self.receipt and choice.receipt is not None and self.caller.has(Right.TELEMETRY):
+            huginn["receipt"] = receipt_json(choice.receipt)
+        return {"huginn": huginn} if huginn else {}
 
 
 async def deliver(request: web.Request, delivery: Delivery, *, stream: bool) -> web.StreamResponse:

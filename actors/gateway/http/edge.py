@@ -25,7 +25,7 @@ from actors.gateway.http.errors import (
 from actors.gateway.http.ids import fresh_id
 from actors.gateway.http.parse import ignored_header
 from actors.gateway.http.state import CALLER, GATEWAY, IGNORED, REQUEST_ID
-from protocol.errors import AuthorityError, HuginnError, LimitExceeded
+from protocol.errors import AuthorityError, DiskFull, HuginnError, LimitExceeded
 
 log = logging.getLogger("huginn.access")
 
@@ -39,11 +39,12 @@ PUBLIC: Final = frozenset({"/health"})
 _CORS: Final = {
     "Access-Control-Allow-Origin": "*",
     "Access-Control-Expose-Headers": (
-        f"{REQUEST_ID_HEADER}, Huginn-Context, Huginn-Session, Huginn-Turn, Huginn-Ignored"
+        f"{REQUEST_ID_HEADER}, Huginn-Context, Huginn-Stored, Huginn-Session, Huginn-Turn, "
+        "Huginn-Ignored"
     ),
 }
 _PREFLIGHT: Final = {
-    "Access-Control-Allow-Methods": "GET, POST, DELETE, OPTIONS",
+    "Access-Control-Allow-Methods": "GET, POST, PUT, DELETE, OPTIONS",
     "Access-Control-Allow-Headers": "*, Authorization",
     "Access-Control-Max-Age": "86400",
 }
@@ -90,6 +91,8 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
         # What a room refused is an error of a further class, and on record there.
         if type(error) is AuthorityError:
             _note(request, error)
+        if isinstance(error, DiskFull):
+            request.app[GATEWAY].ports.space.lacked(f"{request.method} {_pattern(request)}")
         return of_huginn(error).response()
     except web.HTTPException as error:
         return of_http(error).response()

@@ -1,10 +1,11 @@
 """Errors as clients get them: `{"error": {message, type, param, code}}`, one table for all.
 
 What the caller can cure is 4xx and says how. SDKs try 409, 429 and 5xx again, so nothing under
-`/v1` that will fail again the same way has such a status; 409 is for names under `/huginn/v1`, and
-for a turn of a session while another is being answered, which trying again cures. What
-is ours is 5xx and says nothing of the inside. An id that is unknown, malformed or somebody else's
-is one answer, byte for byte.
+`/v1` that will fail again the same way has such a status; 409 is for names under `/huginn/v1`, for
+a turn of a session while another is being answered, which trying again cures, and for a key that
+came with another input, which says itself that SDKs shall not try it again. What is ours is 5xx and
+says nothing of the inside; of a full disk (507) it says how to go on. An id that is unknown,
+malformed or somebody else's is one answer, byte for byte.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from protocol.errors import (
     AuthorityError,
     BudgetExceeded,
     Conflict,
+    DiskFull,
     FaultError,
     HuginnError,
     LimitExceeded,
@@ -30,6 +32,7 @@ from protocol.errors import (
     Unavailable,
     WorkerFault,
 )
+from protocol.messages.events import KEY_REUSED
 
 log = logging.getLogger("huginn.gateway")
 
@@ -92,6 +95,12 @@ class _Refusal(NamedTuple):
 
 
 _NOT_FOUND: Final = "There is nothing under that name that this key may see."
+_FULL: Final = (
+    "The disk that holds Huginn's data directory is full. What is acknowledged here is durable, so "
+    "this was refused, and nothing of it was kept: free some space, then ask again. What keeps "
+    "nothing is answered meanwhile: a chat without a session, a completion, a response with store "
+    "false."
+)
 # The first rule whose class fits.
 _RULES: Final = (
     _Rule(BudgetExceeded, 400, "context_length_exceeded"),
@@ -102,6 +111,7 @@ _RULES: Final = (
     _Rule(RequestError, 400, "invalid_request"),
     _Rule(WorkerFault, 503, "worker_unavailable"),
     _Rule(Unavailable, 503, "unavailable"),
+    _Rule(DiskFull, 507, "disk_full", _FULL),
     _Rule(FaultError, 500, "internal_error", "Huginn failed; the request may be right."),
     _Rule(HuginnError, 500, "internal_error", "Huginn failed; the request may be right."),
 )
@@ -121,6 +131,8 @@ def of_huginn(error: HuginnError) -> ApiError:
     param = error.details.get("param")
     said = error.details.get("reason") if isinstance(error, Conflict) else None
     headers = {"Retry-After": "1"} if rule.status == http.HTTPStatus.SERVICE_UNAVAILABLE else {}
+    if said == KEY_REUSED:
+        headers["x-should-retry"] = "false"
     if rule.message is not None:
         log.info("answered %d for %s: %s", rule.status, error.code, error.message)
     return ApiError(

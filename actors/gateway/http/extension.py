@@ -15,6 +15,7 @@ from aiohttp import web
 from actors.gateway.http.errors import ApiError, unsupported
 from actors.gateway.http.state import CALLER, GATEWAY
 from actors.gateway.models import ServedModel
+from actors.gateway.turns import Prompt
 from protocol.errors import RecordError
 from protocol.resource import check_path, path_covers
 
@@ -24,6 +25,9 @@ _TRUE: Final = frozenset({"1", "true", "yes"})
 SESSION_HEADER: Final = "Huginn-Session"
 TURN_HEADER: Final = "Huginn-Turn"
 CONTEXT_HEADER: Final = "Huginn-Context"
+STORED_HEADER: Final = "Huginn-Stored"
+# What an answer says whose context found no room on the disk.
+UNSTORED: Final[dict[str, Any]] = {"stored": False, "reason": "disk_full"}
 _NS_PER_S: Final = 10**9
 
 
@@ -113,6 +117,13 @@ def model_not_found(name: str | None) -> ApiError:
         code="model_not_found",
         param="model",
     )
+
+
+def context_headers(prompt: Prompt) -> dict[str, str]:
+    """The header that names the context, or the one that says that it is not stored."""
+    if prompt.unstored:
+        return {STORED_HEADER: "false"}
+    return {} if prompt.context is None else {CONTEXT_HEADER: str(prompt.context)}
 
 
 async def answering_model(request: web.Request, name: str, profile: str | None) -> ServedModel:

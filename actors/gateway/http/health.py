@@ -11,6 +11,7 @@ from actors.gateway.http.answer import json_response
 from actors.gateway.http.errors import of_huginn
 from actors.gateway.http.state import CALLER, GATEWAY
 from actors.gateway.models import ServedModel
+from actors.gateway.space import REASON
 from protocol.errors import FaultError, Unavailable, WorkerFault
 from protocol.messages import Empty
 from protocol.messages.events import EventsStatus
@@ -19,17 +20,20 @@ from protocol.messages.worker import Stats
 
 
 async def health(request: web.Request) -> web.Response:
-    """200 when requests are served, 503 while they are not yet."""
+    """200 when requests are served, 503 while they are not yet. `degraded`, with the reason, while
+    those that have something to keep are not, because the disk is full."""
     gateway = request.app[GATEWAY]
     if not gateway.is_ready:
         loading = of_huginn(Unavailable("the service is loading: try again in a moment"))
         body = {"status": "loading", "version": gateway.version, "error": loading.body.error}
         return json_response(body, status=loading.status, headers=loading.headers)
+    degraded = gateway.ports.space.is_full
     return json_response(
         {
-            "status": "ok",
+            "status": "degraded" if degraded else "ok",
             "version": gateway.version,
             "models": [model.name for model in gateway.models],
+            **({"reason": REASON, "code": "disk_full"} if degraded else {}),
         }
     )
 

@@ -7,14 +7,14 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from actors.gateway.answers import Choice, Finish
+from actors.gateway.answers import Choice
 from actors.gateway.courier import Errand, carry
 from actors.gateway.http.delivery import Delivery, Json, Settling, deliver
 from actors.gateway.http.errors import unsupported
 from actors.gateway.http.extension import (
-    CONTEXT_HEADER,
     Extension,
     answering_model,
+    context_headers,
     extension,
 )
 from actors.gateway.http.ids import fresh_id
@@ -24,7 +24,9 @@ from actors.gateway.http.session_turns import (
     KEY_HEADER,
     naming_session,
     refuse_choices,
+    refuse_logprobs,
     settling,
+    terms_of,
     turn_headers,
 )
 from actors.gateway.http.state import CALLER, GATEWAY
@@ -41,6 +43,7 @@ from actors.gateway.models import ServedModel
 from actors.gateway.sampling import sampler_of
 from actors.gateway.turns import Ask, Prompt, chat_prompt, jobs, settle
 from protocol.errors import ContentError
+from protocol.messages.events import Finish
 from protocol.messages.ropes import NewBlock
 from protocol.messages.worker import Item
 
@@ -104,13 +107,17 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
     if more.session is None:
         return await _alone(asked, blocks)
     refuse_choices(asked.ask.choices)
+    key = request.headers.get(KEY_HEADER)
+    if asked.ask.logprobs_top is not None:
+        refuse_logprobs(key)
     gateway, caller = request.app[GATEWAY], request[CALLER]
     errand = Errand(
         namespace=more.namespace,
         response=fresh_id(_ID, gateway.ports.entropy),
         session=more.session,
         history=blocks,
-        key=request.headers.get(KEY_HEADER),
+        key=key,
+        terms=terms_of(body, "messages", more.profile),
     )
     with naming_session():
         async with carry(gateway, caller, model, errand) as turn:
@@ -143,16 +150,18 @@ class _Asked:
             dialect=ChatDialect(logprobs=self.ask.logprobs_top is not None),
             include_usage=bool(options and options.include_usage),
             receipt=self.more.receipt,
-            headers={} if prompt.context is None else {CONTEXT_HEADER: str(prompt.context)},
+            headers=context_headers(prompt),
             settle=settle,
+            unstored=prompt.unstored,
         )
 
 
 async def _alone(asked: _Asked, blocks: list[NewBlock]) -> web.StreamResponse:
-    """Answer a conversation that is no turn of a session."""
+    """Answer a conversation that is no turn of a session. A full disk does not keep it from that:
+    then the answer says that its context is not stored, and names none."""
     request, model, namespace = asked.request, asked.model, asked.more.namespace
     gateway, caller = request.app[GATEWAY], request[CALLER]
-    prompt = await chat_prompt(caller, model, blocks, namespace)
+    prompt = await chat_prompt(caller, model, blocks, namespace, else_unstored=True)
     response = fresh_id(_ID, gateway.ports.entropy)
 
     async def settle_first(choices: list[Choice]) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from aiohttp import web
 
-from actors.gateway.answers import Choice, Finish
+from actors.gateway.answers import Choice
 from actors.gateway.http.delivery import Delivery, Json, deliver
 from actors.gateway.http.errors import unsupported
 from actors.gateway.http.extension import answering_model, extension
@@ -36,6 +36,7 @@ from actors.gateway.turns import (
     text_prompt,
 )
 from protocol.errors import ContentError
+from protocol.messages.events import Finish
 from protocol.messages.worker import Generate, Item
 from protocol.tokenizer import check_outside_ids
 

@@ -22,7 +22,12 @@ from aiohttp import web
 from actors.gateway.answers import Choice
 from actors.gateway.courier import Errand, SessionTurn, carry
 from actors.gateway.http.errors import unsupported
-from actors.gateway.http.extension import CONTEXT_HEADER, Extension, answering_model, extension
+from actors.gateway.http.extension import (
+    Extension,
+    answering_model,
+    context_headers,
+    extension,
+)
 from actors.gateway.http.ids import fresh_id
 from actors.gateway.http.parse import read_body
 from actors.gateway.http.response_delivery import ResponseDelivery, deliver_response, usage_of
@@ -33,7 +38,13 @@ from actors.gateway.http.response_input import (
     response_ask,
 )
 from actors.gateway.http.response_object import RESPONSE, ResponseFields, note_of
-from actors.gateway.http.session_turns import KEY_HEADER, naming_session, settling, turn_headers
+from actors.gateway.http.session_turns import (
+    KEY_HEADER,
+    naming_session,
+    settling,
+    terms_of,
+    turn_headers,
+)
 from actors.gateway.http.state import CALLER, GATEWAY
 from actors.gateway.models import ServedModel
 from actors.gateway.sessions import open_session
@@ -92,6 +103,7 @@ async def _kept(asked: _Asked, before: list[NewBlock], given: list[NewBlock]) ->
         input=given,
         before=before,
         key=request.headers.get(KEY_HEADER),
+        terms=terms_of(asked.body, "input", more.profile),
         note=note,
     )
     with naming_session(previous):
@@ -105,7 +117,7 @@ async def _kept(asked: _Asked, before: list[NewBlock], given: list[NewBlock]) ->
                 job=_job(asked, turn.prompt),
                 prompt_tokens=turn.prompt.tokens,
                 receipt=more.receipt,
-                headers=_context_header(turn.prompt) | turn_headers(turn),
+                headers=context_headers(turn.prompt) | turn_headers(turn),
                 settle=settling(turn),
                 items=turn.items,
             )
@@ -124,7 +136,7 @@ async def _unkept(asked: _Asked, blocks: list[NewBlock]) -> web.StreamResponse:
         )
     request, model, namespace = asked.request, asked.model, asked.more.namespace
     gateway, caller = request.app[GATEWAY], request[CALLER]
-    prompt = await chat_prompt(caller, model, blocks, namespace)
+    prompt = await chat_prompt(caller, model, blocks, namespace, else_unstored=True)
     response = asked.fields.id
 
     async def settle_it(choices: list[Choice]) -> None:
@@ -135,12 +147,14 @@ async def _unkept(asked: _Asked, blocks: list[NewBlock]) -> web.StreamResponse:
         gateway=gateway,
         caller=caller,
         model=model,
-        fields=msgspec.structs.replace(asked.fields, context=_context(prompt)),
+        fields=msgspec.structs.replace(
+            asked.fields, context=_context(prompt), unstored=prompt.unstored
+        ),
         instructions=asked.body.instructions,
         job=_job(asked, prompt),
         prompt_tokens=prompt.tokens,
         receipt=asked.more.receipt,
-        headers=_context_header(prompt),
+        headers=context_headers(prompt),
         settle=settle_it,
     )
     return await deliver_response(request, delivery, stream=bool(asked.body.stream))
@@ -182,8 +196,3 @@ def _job(asked: _Asked, prompt: Prompt) -> Generate:
 
 def _context(prompt: Prompt) -> str | None:
     return None if prompt.context is None else str(prompt.context)
-
-
-def _context_header(prompt: Prompt) -> dict[str, str]:
-    context = _context(prompt)
-    return {} if context is None else {CONTEXT_HEADER: context}

@@ -71,8 +71,7 @@ class ResponseDelivery:
 
 def usage_of(caller: Caller, prompt_tokens: int, choice: Choice) -> Usage:
     """The whole logical prompt; what of it was reused only for those who may know (AUT-7)."""
-    known = caller.has(Right.TELEMETRY) and choice.receipt is not None
-    cached = choice.receipt.reused_tokens if known and choice.receipt is not None else 0
+    cached = choice.reused_tokens if caller.has(Right.TELEMETRY) else 0
     return Usage(prompt_tokens, cached, choice.completion_tokens)
 
 

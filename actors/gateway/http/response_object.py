@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from actors.gateway.answers import Choice
+from actors.gateway.http.extension import UNSTORED
 from protocol.errors import HuginnError
 
 Json = dict[str, Any]
@@ -38,7 +39,8 @@ class Usage(msgspec.Struct, frozen=True):
 
 class ResponseFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A response less its content. Times are Unix seconds. `session`, `turn` and `context` are
-    absent for one that is not stored. `instructed`: whether it had instructions."""
+    absent for one that is not stored. `instructed`: whether it had instructions. `unstored`: the
+    disk had no room for its context."""
 
     id: str
     created_at: int
@@ -57,6 +59,7 @@ class ResponseFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     session: str | None = None
     turn: str | None = None
     context: str | None = None
+    unstored: bool = False
 
     def ended(self, choice: Choice, usage: Usage, now_s: int) -> ResponseFields:
         """The response once its answer is complete."""
@@ -93,6 +96,8 @@ def document(
         "turn": fields.turn,
         "context_id": fields.context,
     }
+    if fields.unstored:
+        huginn |= UNSTORED
     if receipt is not None:
         huginn["receipt"] = receipt
     incomplete = fields.status == "incomplete"

@@ -14,8 +14,11 @@ import msgspec
 
 from protocol.errors import ContentError
 from store.files import UNFINISHED, sync_directory, write_unfinished
+from store.keys import read_private
 
 FILE: Final = "matrix.json"
+_FILE_BYTES_MAX: Final = 65_536
+_KEY_BYTES_MAX: Final = 4096
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,16 +38,38 @@ class Account(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 def read_account(home: Path) -> Account | None:
     """The account of the installation in `home`; None: none. Raises ContentError for a file that
-    is not one."""
+    is not one, StoreFault for one that others may read: it holds an access token."""
     path = home / FILE
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
+    if not path.exists():
         return None
+    data = read_private(path, _FILE_BYTES_MAX)
     try:
         return msgspec.json.decode(data, type=Account)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
         raise ContentError(f"{path}: {error}; `huginn matrix login` writes it anew") from error
+
+
+def read_key(home: Path, account: Account) -> str:
+    """The API key that `account`'s answers are asked with. Raises StoreFault for a file that is not
+    there or that others may read, ContentError for one that holds no key."""
+    path = home / account.key_file
+    try:
+        key = read_private(path, _KEY_BYTES_MAX).decode("ascii").strip()
+    except UnicodeDecodeError as error:
+        raise ContentError(f"{path} is not one line of ASCII text: no API key") from error
+    if not key:
+        raise ContentError(f"{path} is empty: put an API key there")
+    return key
+
+
+def private_files(home: Path) -> list[Path]:
+    """The files of the account in `home` that are nobody else's to read, whatever is in them."""
+    path = home / FILE
+    try:
+        account = msgspec.json.decode(path.read_bytes(), type=Account)
+    except (OSError, msgspec.ValidationError, msgspec.DecodeError):
+        return [path]
+    return [path, home / account.key_file]
 
 
 def write_account(home: Path, account: Account) -> None:

@@ -14,7 +14,7 @@ operator logged in, and names no message.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -23,7 +23,7 @@ from actors.gateway.messages import Message, message_blocks
 from protocol.ids import parse_any
 from protocol.messages.erasure import Erase
 from protocol.messages.ropes import NewBlock
-from protocol.record import encode_record, object_id
+from protocol.record import encode_record, ids_in, object_id
 from store.tables import Change, Delete, Put, Tables, Trim
 
 # Marks of answered messages that are kept: far more than a server ever sends again.
@@ -140,7 +140,15 @@ def _done(letter: Letter) -> list[Change]:
     return [Put(_ANSWERED, key, b""), Delete(_WAITING, key)]
 
 
-def traces(tables: Tables, ask: Erase) -> list[str]:
-    """What of `ask` waits still; nothing, once it was erased."""
-    waiting = Inbox(tables).waiting()
-    return [f"the Matrix message {each.event}" for each in waiting if each.goes_with(ask)]
+def traces(tables: Tables, ask: Erase, fingerprint: Callable[[str], str]) -> list[str]:
+    """What of `ask` waits still; nothing, once it was erased. Its `objects` are here fingerprints
+    of ids, which is what is kept of them."""
+    found = [letter for letter in Inbox(tables).waiting() if _is_of(letter, ask, fingerprint)]
+    return [f"the Matrix message {each.event}" for each in found]
+
+
+def _is_of(letter: Letter, ask: Erase, fingerprint: Callable[[str], str]) -> bool:
+    if ask.objects is None:
+        return letter.goes_with(ask)
+    said = {fingerprint(str(id)) for new in letter.input for id in ids_in(new)}
+    return ask.takes(letter.namespace) and not said.isdisjoint(ask.objects)

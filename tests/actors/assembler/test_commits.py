@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 
 import pytest
+from msgspec import structs
 
-from protocol.errors import CorruptObject
+from protocol.errors import CorruptObject, DiskFull, StoreFault
 from protocol.ids import ObjectId
 from store.memory_objects import MemoryObjectStore
 from store.objects import View
 from tests.assembler_rooms import TALK, expected, ids, shown
 from tests.block_samples import model, user
+from tests.derivations import FailingTables
 from tests.rooms import Installation, Principal, assemble, assembled, new_blocks
 
 
@@ -108,3 +111,65 @@ async def test_damage_that_stays_is_told(house: Installation) -> None:
     answer = await assembled(alice, assemble(TALK))
     with pytest.raises(CorruptObject):
         await shown(alice, answer.context)
+
+
+class Refusing(MemoryObjectStore):
+    """Refuses what is put with `refusal`, while there is one."""
+
+    refusal: StoreFault | None = None
+
+    def put_many_soon(
+        self, namespace: str, objects: Sequence[tuple[ObjectId, bytes]]
+    ) -> Future[None]:
+        if self.refusal is None:
+            return super().put_many_soon(namespace, objects)
+        refused: Future[None] = Future()
+        refused.set_exception(self.refusal)
+        return refused
+
+
+async def test_on_a_full_disk_one_who_may_go_on_gets_the_same_and_is_told() -> None:
+    store = Refusing()
+    house = await Installation(store=store).start()
+    alice = await house.enroll("alice")
+    await assembled(alice, assemble(TALK[:2]))
+    store.refusal = DiskFull("the disk is full")
+    made = await assembled(alice, assemble(TALK, else_unstored=True))
+    assert made == structs.replace(expected(TALK), unstored=True)
+    with pytest.raises(DiskFull):
+        await assembled(alice, assemble(TALK))
+    store.refusal = None
+    # None of it was taken for stored.
+    house.post.forget()
+    assert await assembled(alice, assemble(TALK, else_unstored=True)) == expected(TALK)
+    (commit,) = house.post.commits
+    assert len(commit.blocks) == len(TALK) - 2
+    assert (await shown(alice, made.context)).sequence == made.sequence
+
+
+async def test_a_policy_that_finds_no_room_is_registered_the_next_time() -> None:
+    tables = FailingTables()
+    house = Installation()
+    house.tables = tables
+    await house.start()
+    alice = await house.enroll("alice")
+    tables.full = True
+    budget = 9_999
+    made = await assembled(alice, assemble(TALK, tokens_max=budget, store=False))
+    assert made == expected(TALK, tokens_max=budget)
+    told = await assembled(alice, assemble(TALK, tokens_max=budget, else_unstored=True))
+    assert told == structs.replace(made, unstored=True)
+    registered = len(tables.rows("contracts"))
+    tables.full = False
+    stored = await assembled(alice, assemble(TALK, tokens_max=budget, else_unstored=True))
+    assert stored == made
+    assert len(tables.rows("contracts")) == registered + 1
+
+
+async def test_control_another_fault_of_the_store_is_one() -> None:
+    store = Refusing()
+    house = await Installation(store=store).start()
+    alice = await house.enroll("alice")
+    store.refusal = StoreFault("the database refused")
+    with pytest.raises(StoreFault, match="refused"):
+        await assembled(alice, assemble(TALK, else_unstored=True))

@@ -106,6 +106,20 @@ async def test_what_was_given_out_is_listed_and_taken_back(
     assert acts.count(("delegate", str(leaf(below)))) == 1
 
 
+@pytest.mark.req("AUT-2", "AUT-4")
+@pytest.mark.parametrize("rights", [["generate", "write"], ["emit"], ["telemetry"]])
+async def test_whoever_can_give_out_can_take_back(house: Installation, rights: list[str]) -> None:
+    """Giving out asks nobody, so no right may be missing for taking back."""
+    alice = await house.enroll("alice", rights=rights)
+    first, second = given(alice), given(alice, OTHER, 2)
+    made = await tell(alice, first)
+    assert [row.id for row in await listed(alice)] == [made.id]
+    assert await take_back(alice, leaf(first)) == TakenBack(id=leaf(first))
+    assert await take_back(alice, second) == TakenBack(id=leaf(second))
+    assert await works(house, first, GUEST) is False
+    assert await works(house, second, OTHER) is False
+
+
 @pytest.mark.req("AUT-4")
 async def test_one_on_no_record_is_taken_back_whole(house: Installation, alice: Principal) -> None:
     chain = given(alice)

@@ -7,12 +7,19 @@ from typing import Any, ClassVar
 
 import pytest
 
-from actors.authority.erasures import TABLE, KeptErasure, fingerprint
+from actors.authority.erasures import TABLE, KeptErasure, fingerprint, traces
 from actors.authority.room import AuthorityRoom
 from actors.room import Room
 from protocol import cbor
 from protocol.capability import decode_link
-from protocol.errors import CapabilityError, ContentError, InvocationError, NotVisible, StoreFault
+from protocol.errors import (
+    CapabilityError,
+    Conflict,
+    ContentError,
+    InvocationError,
+    NotVisible,
+    StoreFault,
+)
 from protocol.ids import TextId
 from protocol.messages import Empty, Operation
 from protocol.messages import authority as messages
@@ -29,7 +36,7 @@ from protocol.messages.erasure import (
 from protocol.record import decode_record
 from protocol.resource import Right
 from protocol.signing import Signer
-from tests.rooms import SECOND, Installation, Principal
+from tests.rooms import SECOND, Installation, Principal, enrolment
 
 DAY = 86_400 * SECOND
 
@@ -338,6 +345,42 @@ async def test_what_a_principal_gave_out_is_forgotten_with_it(lot: Lot) -> None:
         ask = messages.HandOut(chain=list(chain))
         await who.caller.ask("authority", "hand_out", ask, messages.HandedRow)
     assert len(lot.tables.rows("delegations")) == 2
+    await lot.retain("alice", "bounded", 5)
+    order = Erase(
+        domains=["alice"],
+        namespaces=["alice"],
+        spared=[],
+        principals=[lot.alice.row.public],
+        names=["alice"],
+    )
+    assert traces(lot.tables, order) == [
+        "principal alice",
+        "a handle given out by one erased, 1 of them",
+        "the retention set for alice",
+    ]
     await lot.erase("principal", "alice")
+    assert traces(lot.tables, order) == []
     (kept,) = lot.tables.rows("delegations").values()
     assert bob.row.chain[0] in kept
+
+
+@pytest.mark.req("AUT-8")
+async def test_nobody_is_enrolled_under_a_name_that_is_being_erased(lot: Lot) -> None:
+    """Its row would be deleted with the other, and its key would go on to be taken."""
+    lot.keeping["worker"].fault = StoreFault("the disk is full")
+    assert (await lot.erase("principal", "alice")).done_ns is None
+    again = enrolment("alice", Signer(b"n" * 32))
+
+    async def enroll() -> messages.Enrolled:
+        return await lot.operator.caller.ask(
+            "authority", "enroll", again, messages.Enrolled, administer=True
+        )
+
+    with pytest.raises(Conflict, match="is being erased"):
+        await enroll()
+    lot.keeping["worker"].fault = None
+    await lot.settled()
+    await enroll()
+    await lot.settled()
+    (row,) = (each for each in lot.authority._principals.rows() if each.name == "alice")
+    assert not row.revoked

@@ -46,13 +46,17 @@ RECORDS = [
 
 
 def call(
-    resource: Resource = ALL, rights: Iterable[Right] = ADMIN, *, principal: bytes = b"p" * 32
+    resource: Resource = ALL,
+    rights: Iterable[Right] = ADMIN,
+    *,
+    principal: bytes = b"p" * 32,
+    audience: bytes = b"a" * 32,
 ) -> Call:
     handle = Handle(
         lineage=(CapabilityId.of(b"cap"),),
         root=b"r" * 32,
         principal=principal,
-        audience=b"a" * 32,
+        audience=audience,
         resource=resource,
         rights=frozenset(rights),
         scope=Scope(),
@@ -119,6 +123,11 @@ def test_a_namespace_takes_all_that_was_computed_where_it_is_seen() -> None:
         ("principal", "ann", call(on("team"), (Right.ERASE,))),
         ("principal", "ann", call(on("team"), (Right.REVOKE,))),
         ("domain", "dan", call(on("home/dan"))),
+        # A handle that dan gave out: at its root dan's key, at its end another.
+        ("principal", "dan", call(on("home/dan"), (Right.ERASE,), principal=key("dan"))),
+        ("domain", "cy", call(on("team/bea/cy"), (Right.ERASE,), principal=key("cy"))),
+        # What another gave to dan is not dan's own handle either.
+        ("principal", "dan", call(on("home"), (Right.ERASE,), audience=key("dan"))),
         ("domain", "nobody", call(on("team"))),
         ("namespace", "home", call(on("team"))),
         ("namespace", "No Path", call()),
@@ -132,7 +141,7 @@ def test_what_is_not_the_callers_is_not_there(target: str, name: str, by: Call) 
 
 
 def test_one_may_erase_oneself() -> None:
-    mine = call(on("home/dan"), (Right.ERASE,), principal=key("dan"))
+    mine = call(on("home/dan"), (Right.ERASE,), principal=key("dan"), audience=key("dan"))
     assert order("principal", "dan", mine).names == ["dan"]
 
 

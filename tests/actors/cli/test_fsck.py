@@ -9,6 +9,7 @@ import pytest
 
 from actors.cli.service_file import claimed
 from actors.config import load
+from actors.gateway.transports.matrix_account import Account, write_account
 from actors.runtime.plan import database_path, prepare
 from actors.runtime.world import SystemClock, SystemEntropy
 from protocol.ids import TextId
@@ -53,6 +54,31 @@ def test_open_keys_are_found_and_closed(used: Path) -> None:
     assert [each["action"] for each in problems(used, "--repair")] == ["repaired", "repaired"]
     assert problems(used) == []
     assert (used / "operator.key").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.req("AUT-8")
+@pytest.mark.parametrize("name", ["matrix.json", "matrix.key", "remote-keys/far"])
+def test_every_file_with_a_key_in_it_is_looked_at(used: Path, name: str) -> None:
+    account = Account(
+        url="http://127.0.0.1:1",
+        user="@bot:h",
+        device="D",
+        token="secret",
+        allow=("@a:h",),
+        key_file="matrix.key",
+    )
+    write_account(used, account)
+    (used / "remote-keys").mkdir(exist_ok=True)
+    for path in (used / "matrix.key", used / "remote-keys" / "far"):
+        path.write_text("hg-key http://far here", "ascii")
+        path.chmod(0o600)
+    assert problems(used) == []
+    (used / name).chmod(0o640)
+    assert [(each["kind"], each["where"]) for each in problems(used)] == [
+        ("mode", str(used / name))
+    ]
+    assert [each["action"] for each in problems(used, "--repair")] == ["repaired"]
+    assert problems(used) == []
 
 
 def test_leftovers_are_found_and_removed(used: Path) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
+import pytest
+
+from actors.cli.keys import not_told_yet
 from tests.fake_rooms import Service
 from tests.huginn import answered, huginn, reach, refused
 
@@ -25,6 +28,14 @@ def test_a_key_from_made_to_revoked(service: Service, home: Path) -> None:
     assert made["key"] not in huginn("key", "ls", home=home, **operator).output
     assert answered("key", "revoke", principal, home=home, **operator)["keys_removed"] == 1
     refused("run", "hi", home=home, code="invalid_api_key", **own)
+
+
+@pytest.mark.req("AUT-4")
+def test_a_person_is_told_where_a_revocation_is_not_in_force() -> None:
+    assert not_told_yet({"rooms_waiting": []}) == ""
+    assert "NOT YET in force in: ropes, worker." in not_told_yet(
+        {"rooms_waiting": ["ropes", "worker"]}
+    )
 
 
 def test_what_a_key_is_asked_to_be(service: Service, home: Path) -> None:

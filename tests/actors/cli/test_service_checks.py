@@ -51,5 +51,11 @@ def test_a_service_that_streams(
         assert open_ports.state == "warn"
         assert str(wide.getsockname()[1]) in open_ports.detail
     assert runs.pid == os.getpid()
+    service.gateway.ports.space.lacked("a context")
+    full = found(home, runs)["service"]
+    assert (full.state, full.cure) == ("warn", "free some space")
+    assert "disk" in full.detail
+    service.gateway.ports.space.found()
+    assert found(home, runs)["service"].state == "ok"
     service.worker.script = Script(break_after=0)
     assert found(home, runs)["streaming"].state == "fail"

@@ -14,6 +14,7 @@ from protocol.errors import Conflict, ContentError, NotVisible
 from protocol.messages.events import BeginTurn, BegunTurn
 from protocol.messages.ropes import Commit
 from tests.events_rooms import NAMESPACE, House, merged, model, reminders, said, texts, user
+from tests.rooms import SECOND
 
 
 @pytest.fixture
@@ -61,6 +62,43 @@ async def test_who_waits_continues_what_was_finished(house: House, session: str)
     finished = await house.finish(first, "answer a")
     second = await asyncio.wait_for(waits, 60)
     assert second.blocks == [*finished.blocks, user("b")]
+
+
+@pytest.mark.req("EVT-5")
+async def test_who_waits_is_charged_for_the_time_that_passed(house: House, session: str) -> None:
+    """Five at once, each for at most ten seconds, of which none pass: all are begun in turn."""
+    limit_ns = 10 * SECOND
+    posts = [
+        asyncio.ensure_future(house.begin(session, input=[user(text)], wait_ns_max=limit_ns))
+        for text in "abcde"
+    ]
+    for number, post in enumerate(posts):
+        begun = await asyncio.wait_for(asyncio.shield(post), 60)
+        assert not any(later.done() for later in posts[number + 1 :])
+        await house.finish(begun, f"answer {number}")
+    listed = (await house.turns(session)).turns
+    assert [turn.state for turn in listed] == ["finished"] * 5
+    assert texts(begun.blocks)[::2] == list("abcde")
+
+
+@pytest.mark.req("EVT-5")
+async def test_who_waits_less_is_refused_after_its_own_limit(house: House, session: str) -> None:
+    """However often the turn in the way is another one by then."""
+    first = await house.begin(session, input=[user("a")])
+    long, short = (
+        asyncio.ensure_future(house.begin(session, input=[user("b")], wait_ns_max=limit_ns))
+        for limit_ns in (10 * SECOND, SECOND // 10)
+    )
+    await asyncio.sleep(0.01)
+    house.passes(0.09)
+    await house.finish(first)
+    second = await asyncio.wait_for(long, 60)
+    await asyncio.sleep(0.02)
+    assert not short.done(), "a hundredth of a second is left"
+    house.passes(0.01)
+    with in_progress() as refused:
+        await asyncio.wait_for(short, 60)
+    assert refused.value.details["turn"] == second.turn
 
 
 async def test_an_abandoned_turn_lets_the_next_go_on(house: House, session: str) -> None:
@@ -126,8 +164,9 @@ async def test_who_may_not_read_is_told_no_conversation_remembered_or_not(
                 {"session": "session-unknown", "input": [user("b")]},
                 {"session": session, "input": [user("b")]},
                 {"session": session, "input": [user("b")], "parent": first.turn},
+                {"session": session, "input": [user("secret")], "key": "k"},
                 {"session": session, "input": [user("b")], "key": "k"},
-                {"session": session, "input": [user("b")], "key": "open"},
+                {"session": session, "input": [user("open")], "key": "open"},
                 {"session": session, "history": [user("secret"), model("Well."), user("b")]},
                 {"parent_response": "resp-first", "input": [user("b")]},
                 {"parent_response": "resp-unheard", "input": [user("b")]},
@@ -140,7 +179,7 @@ async def test_who_may_not_read_is_told_no_conversation_remembered_or_not(
                 await house.ask("begin_turn", ask, BegunTurn, as_=blind)
             said.add((caught.value.message, str(caught.value.details)))
         assert len(said) == 1
-        again = await house.begin(session, input=[user("b")], key="k")
+        again = await house.begin(session, input=[user("secret")], key="k")
         assert (texts(again.blocks)[-1], again.answer) == ("secret", "Well.")
     assert len((await house.turns(session)).turns) == 2
     await house.finish(opened)

@@ -33,12 +33,14 @@ FAR = KnownSource(
 
 
 class Following:
-    """A follower of `feed`, whose pauses end when the test says so, or at once."""
+    """A follower of `feed`, whose pauses end at once, or when the test opens `gate`."""
 
     def __init__(self, feed: ScriptedFeed, logs: MemoryEventLogs | None = None) -> None:
         self.logs = logs or MemoryEventLogs(MemoryTables())
         self.feed = feed
         self.pauses: list[float] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
         self.published: list[StoredEvent] = []
         self.skipped: list[int] = []
         self.follower = Follower(
@@ -54,6 +56,7 @@ class Following:
     async def _pause(self, seconds: float) -> None:
         self.pauses.append(seconds)
         await asyncio.sleep(0.001)
+        await self.gate.wait()
 
     async def __aenter__(self) -> Following:
         self.follower.start()
@@ -61,6 +64,15 @@ class Following:
 
     async def __aexit__(self, *error: object) -> None:
         await self.follower.stop()
+
+    def shown(self) -> tuple[str, str, int]:
+        """What a person sees of the source: its state, the reason of it, and what is parked."""
+        return self.follower.state, self.reason, self.follower.parked
+
+    async def until_shown(self, state: str, reason: str, parked: int = 0) -> None:
+        async with asyncio.timeout(60):
+            while self.shown() != (state, reason, parked):
+                await asyncio.sleep(0.001)
 
     async def until(self, state: str, head: int | None = None) -> None:
         async with asyncio.timeout(60):
@@ -100,9 +112,11 @@ async def test_after_a_loss_it_goes_on_at_the_cursor() -> None:
     feed.hold(entries[:2])
     async with Following(feed) as far:
         await far.until("following", 2)
-        feed.fails = [LOST, LOST]
+        feed.fails = [LOST] * 1000
         feed.pushed.put_nowait(FeedLost("the stream broke off"))
-        await far.until("following", 2)
+        await far.until_shown("disconnected", "the line is cut")
+        feed.fails = []
+        await far.until_shown("following", "")
         feed.hold(entries)
         feed.pushed.put_nowait(FeedLost("again"))
         await far.until("following", 4)
@@ -134,7 +148,45 @@ async def test_without_a_stream_it_is_polled() -> None:
         await far.until("following", 1)
         feed.hold(entries)
         await far.until("following", 3)
+        await far.until_shown(
+            "following", "its stream was refused, and is tried again: no stream here"
+        )
     assert ("page", 1) in feed.asked
+
+
+@pytest.mark.req("EVT-10")
+async def test_junk_in_a_stream_is_shown_and_the_stream_is_tried_again() -> None:
+    """Meanwhile pages are asked for; a stream that brings an entry is one again."""
+    entries, feed = chain(5), ScriptedFeed()
+    feed.hold(entries[:1])
+    refused = "its stream was refused, and is tried again: junk {}"
+    async with Following(feed) as far:
+        await far.until("following", 1)
+        far.gate.clear()
+        feed.pushed.put_nowait(FeedRefused("junk 1"))
+        await far.until_shown("following", refused.format(1))
+        feed.hold(entries[:2])
+        await far.until("following", 2)
+        assert len(far.pauses) == 1
+        far.gate.set()
+        # Each new refusal is told in its turn, and the tries are further and further apart.
+        for number in range(2, 12):
+            feed.pushed.put_nowait(FeedRefused(f"junk {number}"))
+            await far.until_shown("following", refused.format(number))
+        assert BACKOFF_SECONDS_MAX / 2 <= far.pauses[-1] <= BACKOFF_SECONDS_MAX
+        feed.pushed.put_nowait(entries[1].body)
+        await far.until_shown("following", f"{refused.format(11)}; 1 entries came more than once")
+        feed.pushed.put_nowait(entries[2].body)
+        await far.until_shown("following", "1 entries came more than once")
+        assert far.head == 3
+        far.gate.clear()
+        feed.pushed.put_nowait(FeedRefused("junk 12"))
+        await far.until_shown("following", f"{refused.format(12)}; 1 entries came more than once")
+        assert far.pauses[-1] <= 0.5
+        # What is wrong with the source itself goes before.
+        feed.fails = [LOST] * 1000
+        await far.until_shown("disconnected", "the line is cut")
+    assert ids(far.published) == ids(entries[:3])
 
 
 @pytest.mark.req("EVT-2")
@@ -148,10 +200,12 @@ async def test_entries_that_do_not_verify_are_not_kept() -> None:
         feed.page_as = lambda after, page, bad=bad: [*page[:2], bad] if after == 0 else [bad]
         async with Following(feed) as far:
             await far.until("refused", 2)
-            assert far.reason.startswith(word)
+            assert far.reason.startswith(f"{word}: ")
+            assert far.follower.parked == 0
             # It is tried again, and goes on once the other side is honest.
             feed.page_as = None
             await far.until("following", 5)
+            await far.until_shown("following", "")
         assert ids(far.published) == ids(entries)
 
 
@@ -167,6 +221,7 @@ async def test_two_histories_are_kept_as_evidence_and_the_log_stands_still() -> 
             feed.pushed.put_nowait(lie.body)
             await far.until("forked", 3)
             assert str(lie.id) in far.reason or "follows" in far.reason
+            assert far.follower.parked == 0
             assert ids(far.logs.evidence(SOURCE)) == [lie.id]
         # A restart knows it still, and asks for nothing.
         feed.asked.clear()
@@ -193,7 +248,7 @@ async def test_what_comes_twice_is_counted_and_kept_once() -> None:
         for entry in (entries[0], entries[2], entry_after(position(entries[2]))):
             feed.pushed.put_nowait(entry.body)
         await far.until("following", 4)
-        assert far.reason == "2 entries came more than once"
+        assert far.shown() == ("following", "2 entries came more than once", 0)
     assert len(far.published) == 4
 
 
@@ -207,7 +262,7 @@ async def test_what_is_missing_is_asked_for() -> None:
         feed.pushed.put_nowait(entries[9].body)
         await far.until("following", 10)
         assert feed.asked == [("page", 2)]
-        assert far.follower.parked == 0
+        assert far.shown() == ("following", "", 0)
 
 
 async def test_what_nobody_has_leaves_later_entries_parked() -> None:
@@ -217,12 +272,12 @@ async def test_what_nobody_has_leaves_later_entries_parked() -> None:
     async with Following(feed) as far:
         await far.until("following", 1)
         feed.pushed.put_nowait(entries[3].body)
-        async with asyncio.timeout(60):
-            while "not given" not in far.reason:
-                await asyncio.sleep(0)
-        assert far.follower.parked == 1
+        await far.until_shown(
+            "disconnected", "numbers 2 … 3 are not given, and 1 later ones wait for them", 1
+        )
         feed.page_as = None
         await far.until("following", 5)
+        assert far.follower.parked == 0
 
 
 async def test_what_the_far_side_keeps_no_longer_is_stepped_over() -> None:

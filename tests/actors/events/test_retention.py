@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import pytest
@@ -9,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.events.retention import Retention, expired, no_session
+from protocol.ids import SourceId
+from store.events import StoredEvent
 from store.memory_events import MemoryEventLogs
 from store.memory_tables import MemoryTables
 from tests.event_logs import SOURCE, stored_chain
@@ -89,3 +92,56 @@ async def test_a_sweep_leaves_a_visible_gap(caplog: pytest.LogCaptureFixture) ->
         assert (page.gap.first, page.gap.last, page.gap.count) == (3, 6, 4)
         assert page.gap.cause == "retention"
         assert len(page.entries) == 6
+
+
+@pytest.mark.req("EVT-9")
+async def test_a_sweep_asks_sessions_only_where_something_is_due() -> None:
+    """And serves others between two sources."""
+    asked: list[SourceId] = []
+    turns = 0
+
+    def floor(source: SourceId) -> int | None:
+        asked.append(source)
+        return None
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    keeper = Keeper(retention=Retention(events_max=3), floor=floor)
+    async with keeper:
+        rows = [await keeper.add(f"source-{number}") for number in range(20)]
+        for row in rows:
+            await keeper.emit(*"abc", name=row.name)
+        beside = asyncio.create_task(others())
+        assert await keeper.sources.sweep() == 0
+        beside.cancel()
+        assert asked == []
+        assert turns >= len(rows)
+        await keeper.emit(*"de", name=rows[7].name)
+        assert await keeper.sources.sweep() == 2
+        assert asked == [rows[7].id]
+        # What went is not due again.
+        assert await keeper.sources.sweep() == 0
+        assert asked == [rows[7].id]
+
+
+def test_that_nothing_is_too_old_is_seen_in_one_read() -> None:
+    class Counted(MemoryEventLogs):
+        reads = 0
+
+        def read(
+            self, source: SourceId, after: int, limit: int, *, bytes_max: int | None = None
+        ) -> list[StoredEvent]:
+            self.reads += 1
+            return super().read(source, after, limit, bytes_max=bytes_max)
+
+    kept = Counted(MemoryTables())
+    kept.append_soon(stored_chain(1000)).result()
+    retention = Retention(age_ns_max=10 * SECOND)
+    assert expired(kept, SOURCE, retention, now_ns=11 * SECOND, floor=no_session) == 0
+    assert kept.reads == 1
+    assert expired(kept, SOURCE, retention, now_ns=511 * SECOND, floor=no_session) == 500
+    assert kept.reads <= 2 + 10

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -11,8 +12,8 @@ from actors.events.sessions import SessionLimits
 from protocol.errors import ContentError, NotVisible
 from protocol.messages import Empty
 from protocol.messages import events as messages
-from tests.events_rooms import BUDGET, NAMESPACE, House, merged, reminders, user
-from tests.rooms import Principal
+from tests.events_rooms import BUDGET, NAMESPACE, House, merged, reminders, texts, user
+from tests.rooms import SECOND, Principal
 
 DAY = 24 * 3600
 
@@ -174,6 +175,78 @@ async def test_an_idle_session_is_collected_and_goes_on_where_it_was(house: Hous
     assert "1 merged" not in text
 
 
+@pytest.mark.req("EVT-5", "EVT-9")
+@pytest.mark.parametrize("idle_days", [29.9999, 31])
+async def test_what_was_opened_when_a_collection_is_due_can_be_begun(
+    house: House, idle_days: float
+) -> None:
+    """The collector runs beside the opening, and before the turn, as it does between a transport's
+    two messages. One that was not idle for too long is the same one still; else it is the next."""
+    await house.emit("huskies", merged("1"))
+    before = (await house.open(place="here")).id
+    await house.talk(before, "a")
+    house.passes(idle_days * DAY)
+    await house.emit("huskies", merged("2"))
+    opened = (await house.open(place="here")).id
+    await house.room.settled()
+    # And one that is due between the two.
+    house.passes(DAY / 24)
+    await house.open(place="elsewhere")
+    await house.room.settled()
+    begun = await house.begin(opened, input=[user("b")])
+    told = " ".join(reminders(begun.blocks))
+    assert "2 merged" in told
+    gone = idle_days > 30
+    assert (opened != before) == gone
+    # Nothing is told twice: what a session of before was told is in the turns that went with it.
+    assert ("1 merged" in told) == (not gone)
+    assert told.count("1 merged") <= 1
+    assert texts(begun.blocks)[-1] == "b"
+    assert house.room._counters["collected"] == gone
+
+
+@pytest.mark.req("EVT-9")
+async def test_many_who_open_an_idle_place_at_once_have_one_session(house: House) -> None:
+    """And a collection that finds it gone goes on with the others."""
+    before = (await house.open(place="here")).id
+    others = [(await house.open()).id for _ in range(3)]
+    house.passes(31 * DAY)
+    opened = await asyncio.gather(*(house.open(place="here") for _ in range(4)))
+    await house.room.settled()
+    assert len({row.id for row in opened}) == 1
+    for gone in (before, *others):
+        with pytest.raises(NotVisible):
+            await house.turns(gone)
+    await house.crash()
+    assert (await house.open(place="here")).id == opened[0].id
+
+
+async def test_a_use_is_written_down_before_a_session_is_given_out(house: House) -> None:
+    session = await house.open(place="here")
+    house.passes(3599)
+    assert (await house.open(place="here")).used_ns == session.used_ns, "no write each time"
+    house.passes(1 * DAY)
+    used_ns = (await house.open(place="here")).used_ns
+    assert used_ns - session.used_ns == (DAY + 3599) * SECOND
+    await house.crash()
+    assert (await house.turns(session.id)).session.used_ns == used_ns
+
+
+async def test_one_that_goes_while_it_is_opened_is_not_given_out(house: House) -> None:
+    session = (await house.open(place="here")).id
+    house.passes(DAY)
+    book = house.room._book
+    async with book.held(NAMESPACE, session) as live:
+        opening = asyncio.ensure_future(house.open(place="here"))
+        async with asyncio.timeout(60):
+            while live.users < 2:
+                await asyncio.sleep(0)
+        await book.remove(live)
+    opened = (await opening).id
+    assert opened != session
+    assert (await house.turns(opened)).turns == []
+
+
 @pytest.mark.req("EVT-9", "AUT-3")
 async def test_what_others_leave_behind_forgets_no_marks() -> None:
     house = await House(limits=SessionLimits(render_tokens=BUDGET, archived_max=2)).start()
@@ -217,6 +290,25 @@ async def test_what_no_session_has_seen_bounds_retention(house: House) -> None:
     await house.open(scope=["huskies"])
     assert sessions.floor(source, NAMESPACE, "huskies") == 0
     assert sessions.floor(source, "elsewhere", "huskies") is None
+
+
+@pytest.mark.req("EVT-9")
+async def test_the_floor_is_the_lowest_mark_of_any_session(house: House) -> None:
+    """Against the marks as they are listed, for sources that some have and some lack."""
+    names = [f"source-{number}" for number in range(7)]
+    ids = {name: (await house.source(name)).id for name in names}
+    sessions = house.room._sessions
+    for number, name in enumerate(names):
+        await house.emit(name, *(merged(str(each)) for each in range(number + 1)))
+        scope = names[: number + 1] if number % 2 else None
+        await house.talk((await house.open(scope=scope)).id, "a")
+    for name, source in ids.items():
+        marks = [
+            dict((mark.source, mark.seq) for mark in session.marks).get(source, 0)
+            for session in house.room._book.sessions()
+            if session.scope is None or name in session.scope
+        ]
+        assert sessions.floor(source, NAMESPACE, name) == min(marks)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -193,6 +194,22 @@ async def test_a_removed_source_is_gone_and_never_the_same_again() -> None:
         scoped = keeper.sources.in_scope(call(), NAMESPACE, None)
         assert [(each.id, each.first, each.head) for each in scoped] == [(first.id, 4, 3)]
         assert (await keeper.add()).id != first.id
+
+
+@pytest.mark.req("EVT-6")
+async def test_the_log_names_the_reader_that_leaves_and_from_where_it_may_go_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """By its request: one who follows the stream is no session."""
+    async with Keeper() as keeper:
+        await keeper.add()
+        await keeper.emit("1", "2", "3")
+        items = keeper.sources.follow(call(), follow(builds=0))
+        assert shown(await anext(items)) == ("builds", "1")
+        with caplog.at_level(logging.WARNING, "huginn.events"):
+            await items.aclose()
+    line = "[event-agg] dropped 2 events for reader q; client must re-fetch from builds:1"
+    assert [record.getMessage() for record in caplog.records] == [line]
 
 
 async def test_a_log_that_lost_its_source_is_erased_at_the_start() -> None:

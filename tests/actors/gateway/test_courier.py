@@ -3,30 +3,30 @@ to carry a session's turn over any transport."""
 
 from __future__ import annotations
 
-import ast
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 
+import msgspec
 import pytest
 
-import actors
 from actors.gateway.answers import Answers, Choice, collect
 from actors.gateway.courier import Errand, SessionTurn, carry, spells
 from actors.gateway.limits import Limits
 from actors.gateway.messages import Message, answer_block, message_blocks
+from actors.gateway.models import ServedModel
 from actors.gateway.sessions import ask_events, open_session
 from actors.gateway.turns import Ask, jobs
 from protocol.blocks import BlockType
 from protocol.errors import BudgetExceeded, Conflict, NotVisible, Unavailable, WorkerFault
-from protocol.messages.events import AskResponse, AskSession, ResponseRow, Turns
+from protocol.messages.events import KEY_REUSED, AskResponse, AskSession, ResponseRow, Turns
 from protocol.messages.ropes import NewBlock
 from protocol.messages.worker import GREEDY
 from protocol.tokens import pack
-from tests.fake_rooms import ANSWER, Script, Service, running
+from tests.fake_rooms import ANSWER, AheadClock, Script, Service, running
 from tests.fake_tokenizer import FakeTokenizer
 from tests.happenings import QUESTION, caller_of, happen, prompt_text, prompt_types
 
+DAY_NS = 24 * 3600 * 10**9
 ASK = Ask(GREEDY, [], 1, None, None, deliver_trim=True)
 
 
@@ -134,6 +134,22 @@ async def test_a_place_has_one_session(service: Service) -> None:
         for response, place in (("r1", "room a"), ("r2", "room a"), ("r3", "room b"))
     ]
     assert places[0] == places[1] != places[2]
+
+
+@pytest.mark.req("EVT-5", "EVT-9")
+async def test_a_place_that_was_idle_for_too_long_has_the_next_session() -> None:
+    """The collection is due with the very turn, and takes neither it nor what it is told."""
+    clock = AheadClock()
+    async with running(clock=clock) as service:
+        await happen(service, "1122")
+        _, first = await answer(service, errand(None, "r1", place="room a"))
+        clock.ahead_ns += 31 * DAY_NS
+        await happen(service, "1123")
+        text, second = await answer(service, errand(None, "r2", place="room a"))
+        assert text == ANSWER
+        assert second.session != first.session
+        prompt = prompt_text(service)
+        assert (prompt.count("1122 merged"), prompt.count("1123 merged")) == (0, 1)
 
 
 async def test_going_on_from_an_earlier_response_branches(service: Service) -> None:
@@ -256,6 +272,25 @@ async def test_a_second_turn_waits_for_the_first_or_is_refused(waits: bool) -> N
         assert {each.state for each in listed} == {"finished"}
 
 
+@pytest.mark.req("EVT-5")
+async def test_whoever_waits_for_a_turn_has_one() -> None:
+    """Each for itself: that another goes first is no reason to be refused."""
+    async with running(Limits(turn_wait_ns=300 * 10**9), lease_ns=600 * 10**9) as service:
+        session = await session_of(service)
+        names = [f"r{number}" for number in range(5)]
+        gate = asyncio.Event()
+        service.worker.script = Script(gate=gate)
+        posts = [asyncio.create_task(answer(service, errand(session, names[0])))]
+        await service.worker.began.wait_for(1)
+        posts += [asyncio.create_task(answer(service, errand(session, name))) for name in names[1:]]
+        gate.set()
+        await asyncio.wait_for(asyncio.gather(*posts), 300)
+        listed = (await turns(service, session)).turns
+        assert [each.state for each in listed] == ["finished"] * len(names)
+        assert sorted(each.response for each in listed if each.response) == names
+        assert [each.parent for each in listed[1:]] == [each.id for each in listed[:-1]]
+
+
 async def test_a_key_that_was_seen_is_answered_as_it_was(service: Service) -> None:
     session = await session_of(service)
     text, _ = await answer(service, errand(session, "r1", key="k"))
@@ -265,6 +300,52 @@ async def test_a_key_that_was_seen_is_answered_as_it_was(service: Service) -> No
     assert len(service.worker.asked) == asked
     await turn.settle()
     assert len((await turns(service, session)).turns) == 1
+
+
+async def test_what_is_told_again_is_what_was_told(service: Service) -> None:
+    """Also by a service that has another model now, with less context."""
+    session = await session_of(service)
+    caller, gateway = caller_of(service), service.gateway
+    known = gateway.models.find(None)
+    assert known is not None
+    info = msgspec.structs.replace(known.info, name="crow", context_tokens=2)
+    other = ServedModel("crow", "crow-exact", "worker", info, FakeTokenizer(), 1_800_000_000)
+    service.worker.script = Script(answer="four words, cut short", break_after=9, finish="length")
+    await answer(service, errand(session, "r0", input=said("warm")))
+    told = []
+    for response, model in (("r1", known), ("r2", known), ("r3", other)):
+        asked = errand(session, response, input=said("again"), key="k")
+        async with carry(gateway, caller, model, asked) as turn:
+            work = jobs(turn.prompt, ASK, model, turn.response, gateway.limits)
+            async with Answers(caller, model.room, work, turn.items) as answers:
+                (choice,) = await collect(answers, 1)
+        told.append(
+            (
+                "".join(choice.text),
+                choice.finish,
+                choice.completion_tokens,
+                choice.reused_tokens,
+                turn.prompt.tokens,
+                turn.prompt.context,
+                (turn.session, turn.turn, turn.response),
+            )
+        )
+    assert told[0][:3] == ("four word", "length", 9)
+    assert told[0][3] > 0
+    assert told[1:] == [told[0]] * 2
+    assert len(service.worker.asked) == 2
+
+
+async def test_a_key_with_another_input_or_other_terms_is_refused(service: Service) -> None:
+    session = await session_of(service)
+    await answer(service, errand(session, "r1", key="k", terms=b"a" * 32))
+    for more in ({"input": said("else")}, {"terms": b"b" * 32}, {"terms": None}):
+        with pytest.raises(Conflict) as refused:
+            await answer(
+                service, errand(session, "r2", **({"key": "k", "terms": b"a" * 32} | more))
+            )
+        assert refused.value.details["reason"] == KEY_REUSED
+    assert len(service.worker.asked) == 1
 
 
 async def test_a_prompt_that_is_too_long_gives_its_turn_up(service: Service) -> None:
@@ -320,24 +401,3 @@ def test_ids_that_do_not_spell_the_answer_are_not_kept() -> None:
     assert not spells(tokenizer, ids, "Hi. A")
     assert not spells(tokenizer, b"", "")
     assert spells(tokenizer, pack((0xFF,)), "\ufffd")
-
-
-@pytest.mark.req("EVT-7")
-def test_no_transport_knows_the_event_path() -> None:
-    """Of the events room a transport knows the messages, and the courier that sends them."""
-    gateway = Path(actors.__file__).parent / "gateway"
-    imported = {
-        (str(path.relative_to(gateway)), name)
-        for path in gateway.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        for name in _imports(node)
-    }
-    assert not {each for each in imported if each[1].startswith("actors.events")}
-    asking = {path for path, name in imported if name == "protocol.messages.events"}
-    assert "courier.py" in asking
-
-
-def _imports(node: ast.AST) -> list[str]:
-    if isinstance(node, ast.ImportFrom):
-        return [node.module or ""]
-    return [name.name for name in node.names] if isinstance(node, ast.Import) else []

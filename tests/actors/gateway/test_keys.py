@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from actors.gateway.keys import KEY_CHARS_MAX, ApiKeys, KeyRow, key_hash, mint_key
+from actors.gateway.keys import KEY_CHARS_MAX, ApiKeys, KeyRow, key_hash, mint_key, traces
 from protocol.errors import CorruptObject
+from protocol.messages.erasure import Erase
 from protocol.signing import Signer, principal_seed
 from store.memory_tables import MemoryTables
+from tests.rooms import Installation
 
 
 def row_of(principal: str) -> KeyRow:
@@ -63,3 +65,26 @@ def test_a_minted_key_is_long_and_plain() -> None:
 
 def test_text_that_is_no_unicode_is_no_key() -> None:
     assert ApiKeys(MemoryTables().keyed("keys")).find("hg-\ud800" + "a" * 20) is None
+
+
+@pytest.mark.req("AUT-8")
+async def test_a_key_is_left_by_its_name_or_its_principals_key_and_not_by_its_domain() -> None:
+    house = await Installation().start()
+    ada, bob = await house.enroll("ada", domain="ours"), await house.enroll("bob", domain="ours")
+    table = MemoryTables().keyed("keys")
+    for who in (ada, bob):
+        ApiKeys(table).add(mint_key(who.row.public[:20]), who.row)
+
+    def left(*names: str, principals: tuple[bytes, ...] = (), domains: tuple[str, ...] = ()) -> int:
+        ask = Erase(
+            domains=list(domains),
+            namespaces=[],
+            spared=[],
+            principals=list(principals),
+            names=list(names),
+        )
+        return len(traces(table, ask))
+
+    assert (left("ada"), left("ada", "bob"), left("eve")) == (1, 2, 0)
+    assert (left(principals=(bob.row.public,)), left(domains=("ours",))) == (1, 0)
+    assert left("ada", principals=(ada.row.public,)) == 1

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from actors.muninn.erasure import erase_domains, traces
+from actors.muninn.erasure import erase_domains, older, traces
 from protocol.messages import muninn as messages
 from protocol.messages.erasure import Erase
 from store.memory_tables import MemoryTables
@@ -84,3 +84,17 @@ def test_what_was_never_there_is_erased() -> None:
     tables = MemoryTables()
     assert erase_domains(tables, ["alice"], [b"k" * 32]) == {"rows": 0, "evidence": 0}
     assert traces(tables, ["alice"], [b"k" * 32]) == []
+
+
+@pytest.mark.req("AUT-8")
+async def test_evidence_of_before_is_told_from_evidence_of_after(raven: Raven) -> None:
+    await raven.remember(advance(1))
+    assert raven.tables is not None
+    asked_ns = raven.house.clock.wall_ns()
+    assert older(raven.tables, ["alice"], asked_ns) == []
+    assert len(older(raven.tables, ["alice"], asked_ns + 1)) == 1
+    assert older(raven.tables, ["bob"], asked_ns + 1) == []
+    await raven.room.erase(order("alice"))
+    raven.house.clock.now_ns += 2
+    await raven.remember(advance(1))
+    assert older(raven.tables, ["alice"], asked_ns + 1) == []

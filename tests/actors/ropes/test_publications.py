@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from actors.ropes.publications import PublicBlocks
 from actors.ropes.room import RopesRoom
-from protocol.errors import AuthorityError, ContentError, LimitExceeded, NotVisible
+from protocol.envelope import seal_error, seal_reply
+from protocol.errors import AuthorityError, ContentError, LimitExceeded, NotVisible, Unavailable
 from protocol.ids import BlockId
 from protocol.messages import Empty
 from protocol.messages import ropes as messages
@@ -215,6 +216,39 @@ def test_a_damaged_block_is_public_to_nobody() -> None:
     body[-1] ^= 1
     found = PublicBlocks(store)
     assert [row.block for row in found.rows()] == [block_id(PAIRS[1])]
+
+
+class Full:
+    """A worker that runs, and takes a message after it has refused `refuses` of them."""
+
+    def __init__(self, refuses: int) -> None:
+        self.refuses = refuses
+        self.took = 0
+
+    async def receive(self, message: bytes) -> bytes:
+        if self.refuses:
+            self.refuses -= 1
+            return seal_error(Unavailable("200000 invocations within the last minute; try later"))
+        self.took += 1
+        return seal_reply(encode_record(Empty()))
+
+
+@pytest.mark.req("AUT-5")
+async def test_a_worker_that_runs_and_does_not_take_a_withdrawal_is_no_withdrawal(
+    house: Installation, operator: Principal
+) -> None:
+    made = await published(operator, PAIRS[0])
+    worker = Full(1_000)
+    house.post.rooms["worker"] = worker  # type: ignore[assignment]
+    ask = messages.Withdraw(block=made.block)
+    with pytest.raises(Unavailable, match="try later"):
+        await operator.caller.ask("ropes", "withdraw", ask, messages.Publication, administer=True)
+    # It is gone here, and whoever asks again is answered when the worker knows: at once, if it
+    # only was busy.
+    worker.refuses = 1
+    with pytest.raises(NotVisible):
+        await operator.caller.ask("ropes", "withdraw", ask, messages.Publication, administer=True)
+    assert (worker.refuses, worker.took) == (0, 1)
 
 
 @pytest.mark.req("AUT-5")

@@ -31,7 +31,8 @@ class FarSide:
     """Something that answers as an installation does, with whatever the test has it say.
 
     `statuses` are answered first, one for each ask; `kept_from` is where its log begins. In
-    `streams` are what its streams say, one list for each; after the last it stays silent.
+    `streams` are what its streams say, one list for each; after the last it stays silent, until it
+    is `cut`.
     """
 
     entries: list[bytes] = field(default_factory=list)
@@ -41,6 +42,7 @@ class FarSide:
     content_type: str = "text/event-stream"
     url: str = ""
     asked: list[str] = field(default_factory=list)
+    cut: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         self.asked.append(request.query_string)
@@ -61,8 +63,8 @@ class FarSide:
         response = web.StreamResponse(headers={"Content-Type": self.content_type})
         await response.prepare(request)
         if not self.streams:
-            await asyncio.Event().wait()
-        for piece in self.streams.pop(0):
+            await self.cut.wait()
+        for piece in self.streams.pop(0) if self.streams else ():
             await response.write(piece)
         assert request.transport is not None
         request.transport.abort()
@@ -285,6 +287,71 @@ async def following(far: FarSide, keys: Path) -> AsyncIterator[ClientSession]:
         asked = {"name": "x", "url": far.url, "public_key": b64(SIGNER.public)}
         await ask(http, "POST", SOURCES, asked | {"api_key_file": "far"})
         yield http
+
+
+async def shows(http: ClientSession, **wanted: Any) -> dict[str, Any]:
+    """The row of the source `x`, once it is as wanted: what `huginn source ls` shows of it."""
+    found: dict[str, Any] = {}
+
+    async def is_so() -> bool:
+        found.update(await row(http, "x"))
+        return {name: found.get(name) for name in wanted} == wanted
+
+    try:
+        await until(is_so)
+    except TimeoutError:
+        raise AssertionError(f"{found} is never {wanted}") from None
+    return found
+
+
+HEALTHY: dict[str, Any] = {
+    "state": "following",
+    "reason": None,
+    "parked": 0,
+    "equivocations": 0,
+}
+
+
+@pytest.mark.req("EVT-10")
+async def test_each_fault_of_the_line_is_shown_and_so_is_its_end(tmp_path: Path) -> None:
+    """Dropped, out of order, repeated and cut off; at the end it is the same log."""
+    entries = chain(9)
+    bodies = [entry.body for entry in entries]
+    # Number 3 is dropped and nobody gives it: what comes after it is parked.
+    far = FarSide(bodies[:2], streams=[[said(entries[4])]])
+    async with following(far, tmp_path) as http:
+        missing = "numbers 3 … 4 are not given, and 1 later ones wait for them"
+        await shows(http, **HEALTHY | {"state": "disconnected", "reason": missing, "parked": 1})
+        # Now it is given, the parked one again with it; then some repeat, in another order.
+        far.streams = [[said(entries[6]), said(entries[5])]]
+        far.entries = bodies[:7]
+        await shows(http, **HEALTHY | {"head": 7, "reason": "3 entries came more than once"})
+        far.statuses = [503] * 1000
+        far.cut.set()
+        cut = "the other installation is in trouble: status 503"
+        await shows(http, **HEALTHY | {"state": "disconnected", "reason": cut, "head": 7})
+        far.cut.clear()
+        far.statuses.clear()
+        far.entries = bodies
+        await shows(http, **HEALTHY | {"head": 9, "reason": "3 entries came more than once"})
+        page = await ask(http, "GET", f"{SOURCES}/x/events")
+        assert [each["entry"] for each in page["data"]] == [b64(body) for body in bodies]
+
+
+@pytest.mark.req("EVT-10")
+async def test_junk_in_the_stream_is_shown_and_the_stream_tried_again(tmp_path: Path) -> None:
+    entries = chain(4)
+    far = FarSide([entry.body for entry in entries[:1]], streams=[[b"data: 7\n\n"]])
+    async with following(far, tmp_path) as http:
+        found = await shows(http, head=1, state="following", parked=0, equivocations=0)
+        while not found["reason"]:
+            found = await row(http, "x")
+        assert found["state"] == "following"
+        assert found["reason"].startswith("its stream was refused, and is tried again: ")
+        far.entries = [entry.body for entry in entries[:3]]
+        far.streams = [[said(entries[3])]]
+        # By a page, and then by the stream.
+        await shows(http, **HEALTHY | {"head": 4})
 
 
 async def test_cut_reordered_and_repeated_it_is_the_same_log(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.worker.charges import LogicalLedger
-from protocol.errors import StoreFault
+from protocol.errors import DiskFull, StoreFault
 from store.memory_tables import MemoryTables
 from tests.worker_rooms import inline
 
@@ -91,3 +91,39 @@ async def test_what_cannot_be_read_is_not_written_over(caplog: pytest.LogCapture
     assert ledger.of(ALICE).answers == 1
     assert "counts from 0" in caplog.text
     assert "are not written" not in caplog.text
+
+
+class Filling(Broken):
+    """A table that is full while `full`, over one that is not."""
+
+    def __init__(self) -> None:
+        self.inner = MemoryTables().keyed("charges")
+        self.full = True
+
+    def put(self, key: bytes, value: bytes) -> None:
+        if self.full:
+            raise DiskFull("the disk is full")
+        self.inner.put(key, value)
+
+
+async def test_what_found_no_room_is_written_with_the_next_charge(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    table = Filling()
+    ledger = LogicalLedger(table, blocking=inline)
+    for _ in range(3):
+        ledger.charge(ALICE, answers=1)
+        await ledger.flush()
+    assert caplog.text.count("the disk is full") == 1
+    table.full = False
+    ledger.charge(BOB, answers=1)
+    await ledger.flush()
+    after = LogicalLedger(table.inner, blocking=inline)
+    assert (after.of(ALICE).answers, after.of(BOB).answers) == (3, 1)
+    table.full = True
+    ledger.charge(ALICE, answers=1)
+    await ledger.flush()
+    assert caplog.text.count("the disk is full") == 2
+    table.full = False
+    await ledger.flush()
+    assert LogicalLedger(table.inner, blocking=inline).of(ALICE).answers == 4

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from actors.worker.receipts import Receipts, block_receipts, redacted, traces
-from protocol.errors import StoreFault
+from actors.worker.receipts import WAITING_MAX, Receipts, block_receipts, redacted, traces
+from protocol.errors import DiskFull, StoreFault
 from protocol.ids import StateId
 from protocol.messages.worker import Receipt
 from store.memory_tables import MemoryTables
@@ -173,3 +173,32 @@ async def test_the_receipts_of_a_domain_are_forgotten_and_no_others() -> None:
     assert await receipts.get("ann", "one") is None
     assert traces(table, ["ann", "anna", "a", "b"]) == ["receipts of anna", "receipts of a"]
     assert await receipts.forget("ann") == 0
+
+
+async def test_receipts_wait_for_room_and_the_newest_are_kept(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    table = MemoryTables().keyed("receipts")
+    full = True
+
+    async def blocking(work: Callable[[], object]) -> object:
+        if full:
+            raise DiskFull("the disk is full")
+        return work()
+
+    receipts = Receipts(table, 2 * WAITING_MAX, blocking=blocking)
+    for number in range(WAITING_MAX + 3):
+        receipts.record("d", receipt(f"r{number}"))
+        receipts.resolve("d", f"r{number}", DIGEST)
+        await receipts.flush()
+    assert caplog.text.count("receipts wait for room") == 1
+    # What waits can be read.
+    assert await receipts.get("d", "r4") == receipt("r4", state_digest=DIGEST)
+    full = False
+    receipts.record("d", receipt("last"))
+    receipts.resolve("d", "last", None)
+    await receipts.flush()
+    assert len(table.items()) == WAITING_MAX + 1
+    assert await receipts.get("d", "r0") is None
+    assert await receipts.get("d", "r3") == receipt("r3", state_digest=DIGEST)
+    assert await receipts.get("d", "last") == receipt("last")

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from aiohttp import ClientSession
 
+from actors.room import Room
+from protocol.envelope import decode_envelope, seal_error
+from protocol.errors import Unavailable
 from tests.fake_rooms import Service
+from tests.worker_rooms import until
 
 PATH = "/huginn/v1/keys"
 CHAT = "/v1/chat/completions"
@@ -46,6 +51,37 @@ async def test_a_key_works_from_its_making_to_its_revocation(
     assert again["key"] != made["key"]
     async with client(service, again["key"]) as ada, ada.post(CHAT, json=ASK) as response:
         assert response.status == 200
+
+
+@dataclass
+class Deaf:
+    """The worker, which runs and takes no revocations."""
+
+    room: Room
+
+    async def receive(self, message: bytes) -> bytes:
+        if decode_envelope(message).op == "revocations":
+            return seal_error(Unavailable("too many messages: try later"))
+        return await self.room.receive(message)
+
+
+@pytest.mark.req("AUT-4")
+async def test_the_answer_says_which_room_does_not_know_of_it_yet(
+    http: ClientSession, service: Service
+) -> None:
+    await created(http, principal="eve")
+    worker = service.mailbox.rooms["worker"]
+    service.mailbox.rooms["worker"] = Deaf(worker)  # type: ignore[assignment]
+    async with http.delete(f"{PATH}/eve") as response:
+        assert response.status == 200
+        assert await response.json() == {
+            "principal": "eve",
+            "keys_removed": 1,
+            "rooms_waiting": ["worker"],
+        }
+    service.mailbox.rooms["worker"] = worker
+    epoch = service.mailbox.rooms["authority"].epoch
+    await until(lambda: worker.epoch == epoch, pause_s=0.005)
 
 
 @pytest.mark.req("AUT-4")

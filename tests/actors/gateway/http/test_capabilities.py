@@ -78,7 +78,7 @@ async def test_a_handle_taken_back_does_nothing_from_then_on(
     for key in (other["handle"], below["handle"], made["handle"]):
         await call(stranger, "DELETE", f"{PATH}/{made['id']}", key=key, status=404)
     done = await call(tenant, "DELETE", f"{PATH}/{made['id']}")
-    assert done == {"id": made["id"], "revoked": True}
+    assert done == {"id": made["id"], "revoked": True, "rooms_waiting": []}
     context = "/huginn/v1/contexts"
     await call(stranger, "POST", context, CONTEXT, key=made["handle"], status=403)
     await call(stranger, "POST", context, CONTEXT, key=below["handle"], status=403)

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from aiohttp import ClientResponse, ClientSession
 
+from actors.gateway.http.app import make_app
 from actors.gateway.limits import Limits
 from actors.runtime.logs import JsonLines
 from protocol.errors import CorruptObject
@@ -83,6 +84,19 @@ async def test_a_preflight_is_answered_before_any_key(stranger: ClientSession) -
         assert response.status == 401
         assert response.headers["Access-Control-Allow-Origin"] == "*"
         assert "Huginn-Context" in response.headers["Access-Control-Expose-Headers"]
+
+
+@pytest.mark.req("SRV-1")
+async def test_a_preflight_allows_every_method_that_a_path_has(service: Service) -> None:
+    """Else a page could not ask for what the routes offer."""
+    served = {route.method for route in make_app(service.gateway).router.routes()} - {"HEAD"}
+    assert {"GET", "POST", "PUT", "DELETE"} <= served
+    async with (
+        ClientSession(service.base_url) as stranger,
+        stranger.options(CHAT, headers={"Origin": "http://x"}) as response,
+    ):
+        allowed = response.headers["Access-Control-Allow-Methods"].split(", ")
+    assert sorted(allowed) == sorted(served | {"OPTIONS"})
 
 
 async def test_every_request_has_an_id_of_its_own(http: ClientSession) -> None:

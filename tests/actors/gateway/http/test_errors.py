@@ -13,6 +13,7 @@ from protocol.errors import (
     CapabilityError,
     Conflict,
     ContentError,
+    DiskFull,
     EncodingError,
     FaultError,
     HuginnError,
@@ -37,16 +38,23 @@ from protocol.errors import (
         (NotVisible("x"), 404, "not_found"),
         (Conflict("x"), 409, "conflict"),
         (Conflict("x", reason="turn_in_progress"), 409, "turn_in_progress"),
+        (Conflict("x", reason="key_reused"), 409, "key_reused"),
         (CapabilityError("time", "x"), 403, "permission_denied"),
         (InvocationError("right", "x"), 403, "permission_denied"),
         (WorkerFault("x"), 503, "worker_unavailable"),
         (Unavailable("x"), 503, "unavailable"),
         (StoreFault("x"), 500, "internal_error"),
+        (DiskFull("x"), 507, "disk_full"),
     ],
 )
 def test_each_error_has_its_status_and_code(error: HuginnError, status: int, code: str) -> None:
     made = of_huginn(error)
     assert (made.status, made.body.error.code) == (status, code)
+
+
+def test_a_key_that_came_with_another_input_is_not_tried_again() -> None:
+    assert of_huginn(Conflict("x", reason="key_reused")).headers == {"x-should-retry": "false"}
+    assert of_huginn(Conflict("x", reason="turn_in_progress")).headers == {}
 
 
 def test_every_error_of_the_tree_is_on_its_own_side() -> None:

@@ -8,7 +8,9 @@ import pytest
 from aiohttp import ClientSession
 
 from tests.fake_rooms import Service
-from tests.happenings import happen
+from tests.happenings import SLED, happen
+
+STREAMED = {"Accept": "text/event-stream"}
 
 
 @pytest.mark.req("SRV-7")
@@ -27,6 +29,19 @@ async def test_health_is_for_anyone(stranger: ClientSession, service: Service) -
         body = await response.json()
     assert body["status"] == "loading"
     assert body["error"]["code"] == "unavailable"
+
+
+async def test_health_says_why_it_is_degraded(stranger: ClientSession, service: Service) -> None:
+    space = service.gateway.ports.space
+    space.lacked("a context")
+    async with stranger.get("/health") as response:
+        assert response.status == 200  # chats are answered all the same
+        body = await response.json()
+    assert (body["status"], body["code"], body["models"]) == ("degraded", "disk_full", ["raven"])
+    assert "disk" in body["reason"]
+    space.found()
+    async with stranger.get("/health") as response:
+        assert (await response.json())["status"] == "ok"
 
 
 async def test_the_status_counts(http: ClientSession, service: Service) -> None:
@@ -79,11 +94,28 @@ async def test_the_status_shows_the_memo_or_why_it_cannot(
 
 @pytest.mark.req("EVT-14")
 async def test_the_operator_sees_what_happened(http: ClientSession, service: Service) -> None:
-    await happen(service, "1122")
+    await happen(service, "1122", "1123")
     async with http.get("/huginn/v1/status") as response:
         events = (await response.json())["events"]
     assert (events["sources"], events["sessions"], events["error"]) == (1, 0, None)
-    assert {"produced", "delivered", "dropped"} <= events["counters"].keys()
+    nothing = dict.fromkeys(("produced", "delivered", "gaps", "dropped", "refilled", "pending"), 0)
+    assert events["counters"] == nothing
+    # One reads the stream from the beginning, and one is told in a turn.
+    async with http.get(f"/huginn/v1/sources/{SLED}/events?after=0", headers=STREAMED) as response:
+        async for line in response.content:
+            if b"1123" in line:
+                break
+    async with http.post("/huginn/v1/sessions", json={"since": "beginning"}) as response:
+        session = (await response.json())["id"]
+    asked = {"model": "raven", "input": "what happened?", "huginn": {"session": session}}
+    async with http.post("/v1/responses", json=asked) as response:
+        assert response.status == 200
+    async with http.get("/huginn/v1/status") as response:
+        events = (await response.json())["events"]
+    assert (events["sources"], events["sessions"], events["error"]) == (1, 1, None)
+    read = {"produced": 2, "delivered": 2}
+    told = {"injected": 2, "counted": 0, "gaps seen": 0, "turns": 1, "collected": 0}
+    assert events["counters"] == nothing | read | told
     service.mailbox.down.add("events")
     async with http.get("/huginn/v1/status") as response:
         assert response.status == 200

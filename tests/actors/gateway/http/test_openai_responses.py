@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import openai
@@ -179,6 +180,77 @@ async def test_the_same_key_is_the_same_response(sdk: AsyncOpenAI, service: Serv
     assert made[0].id == made[1].id
     assert made[0].output_text == made[1].output_text
     assert len(service.worker.asked) == 2
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_response_is_told_again_as_it_was_told(
+    sdk: AsyncOpenAI, service: Service, stream: bool
+) -> None:
+    """In every field but its times; streamed, with the same events but for how many deltas."""
+    first = await ask(sdk)
+    made, kinds = [], []
+    for _ in range(2):
+        given: dict[str, Any] = {
+            "previous_response_id": first.id,
+            "max_output_tokens": 3,
+            "instructions": "Be brief.",
+            "metadata": {"a": "b"},
+            "extra_headers": {"Idempotency-Key": "once"},
+        }
+        if not stream:
+            made.append(await ask(sdk, **given))
+            continue
+        opened = await sdk.responses.create(
+            model="raven", input=QUESTION, temperature=0, stream=True, **given
+        )
+        events = [event async for event in opened]
+        assert [event.sequence_number for event in events] == list(range(len(events)))
+        assert events[-1].type == "response.incomplete"
+        made.append(events[-1].response)
+        kinds.append([kind for kind, _ in itertools.groupby(event.type for event in events)])
+    shown = [each.model_dump() | {"created_at": 0, "completed_at": 0} for each in made]
+    assert shown[1] == shown[0]
+    assert len(kinds) == 2 * stream
+    assert kinds[1:] == kinds[:1]
+    assert (made[0].status, made[0].output_text) == ("incomplete", ANSWER[:3])
+    assert made[0].incomplete_details is not None
+    assert made[0].incomplete_details.reason == "max_output_tokens"
+    assert made[0].usage is not None
+    assert (made[0].usage.output_tokens, made[0].usage.input_tokens > 0) == (3, True)
+    assert len(service.worker.asked) == 2
+
+
+async def test_a_key_with_another_request_is_refused(sdk: AsyncOpenAI, service: Service) -> None:
+    first, other = await ask(sdk), await ask(sdk)
+    key = {"Idempotency-Key": "once"}
+    asked = {"previous_response_id": first.id, "extra_headers": key}
+    await ask(sdk, **asked)
+    for fields in (
+        {"input": "else"},
+        {"instructions": "Be brief."},
+        {"max_output_tokens": 3},
+        {"temperature": 1},
+        {"metadata": {"a": "b"}},
+    ):
+        with pytest.raises(openai.ConflictError) as refused:
+            await ask(sdk, **(asked | fields))
+        assert refused.value.code == "key_reused"
+    # The key is the session's: of another one it says nothing.
+    await ask(sdk, **(asked | {"previous_response_id": other.id}))
+    assert len(service.worker.asked) == 4
+
+
+@pytest.mark.req("AUT-7")
+async def test_who_may_not_know_is_told_again_without_what_was_reused(service: Service) -> None:
+    base_url = f"{service.base_url}/v1"
+    async with AsyncOpenAI(base_url=base_url, api_key=service.client_key, max_retries=0) as sdk:
+        first = await ask(sdk)
+        given = {"previous_response_id": first.id, "extra_headers": {"Idempotency-Key": "once"}}
+        made = [await ask(sdk, **given) for _ in range(2)]
+    for each in made:
+        assert each.usage is not None
+        assert each.usage.input_tokens_details.cached_tokens == 0
+    assert made[0].usage == made[1].usage
 
 
 @pytest.mark.req("EVT-5")

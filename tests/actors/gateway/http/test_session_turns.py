@@ -15,7 +15,7 @@ from actors.gateway.limits import Limits
 from protocol.errors import ContentError, NotVisible
 from tests.fake_rooms import ANSWER, Script, Service, running
 from tests.happenings import QUESTION, happen, prompt_text, prompt_types
-from tests.sse import read_events
+from tests.sse import joined, read_events
 
 CHAT = "/v1/chat/completions"
 USER = {"role": "user", "content": QUESTION}
@@ -211,6 +211,62 @@ async def test_the_same_key_is_the_same_turn(http: ClientSession, service: Servi
     assert (one["id"], one["choices"]) == (two["id"], two["choices"])
     assert len(service.worker.asked) == asked
     assert len(await turns(http, session)) == 1
+
+
+async def test_a_chat_is_told_again_as_it_was_told(http: ClientSession, service: Service) -> None:
+    """In every field but when it was told, whole or streamed."""
+    session = await new_session(http)
+    await chat(http, session, max_tokens=9)
+    key = {"Idempotency-Key": "once"}
+    fields = {"max_tokens": 9, "stream_options": {"include_usage": True}}
+    heard, one = await chat(http, session, headers=key, **fields)
+    asked = len(service.worker.asked)
+    again, two = await chat(http, session, headers=key, **fields)
+    assert one["choices"][0]["finish_reason"] == "length"
+    assert one["usage"]["completion_tokens"] == 9
+    assert one["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
+    assert two | {"created": 0} == one | {"created": 0}
+    for name in ("Huginn-Session", "Huginn-Turn", "Huginn-Context"):
+        assert again[name] == heard[name]
+    body = {"model": "raven", "messages": [USER], "temperature": 0, "stream": True, **fields}
+    given = {"Huginn-Session": session, **key}
+    async with http.post(CHAT, json=body, headers=given) as response:
+        assert response.headers["Huginn-Context"] == heard["Huginn-Context"]
+        *chunks, last, done = await read_events(response)
+    assert joined(chunks) == one["choices"][0]["message"]["content"]
+    assert {chunk["id"] for chunk in chunks} == {one["id"]}
+    assert chunks[-1]["choices"][0]["finish_reason"] == "length"
+    assert (last["usage"], done) == (one["usage"], "[DONE]")
+    assert len(service.worker.asked) == asked
+
+
+async def test_a_key_with_another_request_is_refused(http: ClientSession, service: Service) -> None:
+    session = await new_session(http)
+    key = {"Idempotency-Key": "once"}
+    await chat(http, session, headers=key, seed=7)
+    other = {"role": "user", "content": "something else"}
+    more: list[dict[str, Any]] = [{"seed": 8}, {"temperature": 1}, {"max_tokens": 5}, {"stop": "a"}]
+    asked = [((USER,), {"seed": 7} | fields) for fields in more]
+    asked += [(messages, {"seed": 7}) for messages in ((other,), (USER, other))]
+    for messages, fields in asked:
+        heard, refused = await chat(http, session, *messages, status=409, headers=key, **fields)
+        assert refused["error"]["code"] == "key_reused"
+        assert "another input" in refused["error"]["message"]
+        # What will fail again the same way is not tried again by SDKs.
+        assert heard["x-should-retry"] == "false"
+    # How it is told, and null, which is absent, are no other request.
+    await chat(http, session, headers=key, seed=7, stop=None, huginn={"receipt": True})
+    assert len(service.worker.asked) == 1
+    assert len(await turns(http, session)) == 1
+
+
+async def test_logprobs_are_not_asked_for_with_a_key(http: ClientSession, service: Service) -> None:
+    session = await new_session(http)
+    key = {"Idempotency-Key": "once"}
+    _, refused = await chat(http, session, status=400, headers=key, logprobs=True)
+    assert refused["error"]["param"] == "logprobs"
+    await chat(http, session, logprobs=True)
+    await chat(http, None, headers=key, logprobs=True)
 
 
 @pytest.mark.req("EVT-7")
