@@ -59,12 +59,14 @@ exact: install-dev
 fuzz: install-dev
 	HYPOTHESIS_PROFILE=fuzz HUGINN_EXHAUSTIVE=1 $(BIN)/python -m pytest tests/fuzz
 
-# A death at every await and I/O point of each write path; 1,000 seeds of turns; `kill -9` of each
-# store's process 20 times, of the whole service 60 times, and 10 times while it answers in Matrix.
+# A death at every await and I/O point of each write path; 1,000 seeds of turns; an erasure of 10,000
+# objects that dies at each of its steps; `kill -9` of each store's process 20 times, of the whole
+# service 60 times, and 10 times while it answers in Matrix; every byte of a page file.
 crash: install-dev
 	HUGINN_CRASH_STRIDE=1 HUGINN_CRASH_ROUNDS=$${HUGINN_CRASH_ROUNDS:-20} \
 	  HUGINN_CRASH_SEEDS=$${HUGINN_CRASH_SEEDS:-1000} \
-	  $(BIN)/python -m pytest tests/crash tests/e2e/test_matrix.py
+	  $(BIN)/python -m pytest tests/crash tests/e2e/test_matrix.py \
+	  tests/acceptance/test_erasure_crash.py tests/store/pages/test_damage.py
 
 # Half an hour of many clients; HUGINN_SOAK_PROFILE=gemma3-270m-exact takes the default model.
 soak: install-dev
