@@ -144,7 +144,7 @@ def main() -> None:
     print(header())
     print(table(rows, COLUMNS))
     if given.json:
-        write_json(given.json, rows)
+        write_json(given.json, "store", rows)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ gap. Each row holds the medians over `--conversations`, a ratio's being of each 
 worst; their cold prompts are in turns at once and after the gap. `export` is one page.
 CPU seconds are the process's: on a busy machine they say more than the wall. Then decoding, 1 and 3
 answers at once under the exact profile and 8 under the throughput profile: see
-`bench.worker_decode`. `--tiny` takes the tests' model.
+`bench.worker_decode`; and what a warm turn writes to disk, in a worker of its own: see
+`bench.worker_disk`. `--tiny` takes the tests' model.
 """
 
 from __future__ import annotations
@@ -26,17 +27,20 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from actors.worker.backend import Backend
 from actors.worker.backends.llama import LlamaBackend
 from actors.worker.schedule import advances
+from actors.worker.tiers import Tiers
 from bench.report import Cell, header, table, write_json
 from bench.worker_decode import decode_rates
+from bench.worker_disk import written_by_turns
 from profiles.profile import RuntimeProfile
 from protocol.ids import ProfileId
 from protocol.messages.assembler import Segment
 from protocol.messages.worker import Generate
 from protocol.record import object_id
 from protocol.tokens import pack
-from tests.exact_models import MODELS
+from tests.exact_models import MODELS, ExactModel
 from tests.worker_rooms import Bench, asked, call_from, opened, segment
 
 WORDS = "the raven flew over every land and told the king what it saw there in the evening "
@@ -62,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     tables = asyncio.run(_measure(options))
     print("# Worker\n")
     print(header(), "\n")
-    for rows in tables:
+    for rows in filter(None, tables):
         print(table(rows, list(dict.fromkeys(name for row in rows for name in row))), "\n")
     if options.json:
         write_json(options.json, "worker", [row for rows in tables for row in rows])
@@ -86,17 +90,36 @@ async def _measure(options: argparse.Namespace) -> list[list[Row]]:
     wide = model.throughput_profile()
     async with _opened(model.open(wide), wide) as bench:
         decoding.append(await _decode(bench, wide.group_max, options))
-    return [first, decoding]
+    # Blocks of the shortest: the fewest rows to a page file.
+    disk = [await _disk(model, size, options) for size in sorted(options.blocks)[:1]]
+    return [first, decoding, disk]
 
 
-def _opened(backend: LlamaBackend, profile: RuntimeProfile) -> AbstractAsyncContextManager[Bench]:
+def _opened(
+    backend: LlamaBackend, profile: RuntimeProfile, tiers: Tiers | None = None
+) -> AbstractAsyncContextManager[Bench]:
     found = object_id(profile)
     assert isinstance(found, ProfileId)
-    return opened(backend, profile=found, chunk_tokens=profile.chunk_tokens)
+    return opened(backend, profile=found, chunk_tokens=profile.chunk_tokens, tiers=tiers)
+
+
+async def _disk(model: ExactModel, size: int, options: argparse.Namespace) -> Row:
+    """Turns of an answer as long as a block, and a question."""
+    backend = model.open()
+    ids = _content(backend, options.history + 4 * size)
+    return await written_by_turns(
+        backend,
+        lambda tiers: _opened(backend, model.profile(), tiers),
+        _blocks(ids, size, options.history),
+        ids,
+        answer=size,
+        turn=options.turn,
+        turns=2 * options.conversations,
+    )
 
 
 async def _decode(bench: Bench, answers: int, options: argparse.Namespace) -> Row:
-    ids = _content(bench, 400)
+    ids = _content(bench.backend, 400)
     rates = await decode_rates(bench, ids, answers, rounds=options.rounds, repeats=options.repeats)
     return rates.row(f"decode, {answers} at once, {bench.backend.profile.name}")
 
@@ -105,7 +128,7 @@ async def _first_tokens(
     bench: Bench, size: int, number: int, options: argparse.Namespace, chunk_tokens: int
 ) -> list[Pair]:
     """Cold, and three warm turns of conversation `number`, through the worker and then bare."""
-    ids = _content(bench, options.history + 4 * size)
+    ids = _content(bench.backend, options.history + 4 * size)
     history = _blocks(ids, size, options.history)
     opener = pack(ids[:OPENER_TOKENS])
     domain = f"block{size}-{number}"
@@ -214,7 +237,7 @@ async def _first_token(bench: Bench, ask: Generate, domain: str) -> tuple[float,
 def _export(bench: Bench) -> Row:
     """One page of 64 tokens behind 2,000."""
     backend = bench.backend
-    ids = _content(bench, 256)
+    ids = _content(backend, 256)
     backend.truncate(0, 0)
     for _ in range(min(2_000, backend.context_tokens - 64) // 64):
         backend.advance(0, ids[:64], logits=False)
@@ -227,8 +250,8 @@ def _export(bench: Bench) -> Row:
     return {"what": "export of a page", "tokens": 64, "bare s": wall / 8, "bare cpu s": used / 8}
 
 
-def _content(bench: Bench, count: int) -> tuple[int, ...]:
-    ids = bench.backend.tokenizer.encode(WORDS * (count // 10 + 1))
+def _content(backend: Backend, count: int) -> tuple[int, ...]:
+    ids = backend.tokenizer.encode(WORDS * (count // 10 + 1))
     return tuple(ids[:count])
 
 

@@ -38,12 +38,27 @@ def row(condition: str, prompt: str = "base", **more: Any) -> Row:
 
 def rows() -> list[Row]:
     """A run in which everything holds."""
-    warm = {"reused_tokens": 1990, "prefilled_tokens": 10, "hit": "all", "ttft_ms": 12.0}
     return [
         row("cold"),
-        row("warm", **warm, tiers={"device": 1990, "host": 0, "disk": 0}),
-        row("append", "append", **warm),
+        row("warm", **_reused("device")),
+        row("append", "append", **_reused("device")),
+        row("middle-edit", "edit", **_reused("host", 900)),
+        row("branch", "branch", **_reused("host", 1400)),
         row("other-domain"),
+        row("evicted", **_reused("host")),
+        row("restarted", **_reused("disk")),
         row("other-process"),
         row("other-process/append", "append"),
+        row("other-process/middle-edit", "edit"),
+        row("other-process/branch", "branch"),
     ]
+
+
+def _reused(tier: str, tokens: int = 1990) -> dict[str, Any]:
+    return {
+        "reused_tokens": tokens,
+        "prefilled_tokens": 2000 - tokens,
+        "hit": "all" if tokens == 1990 else "part",
+        "ttft_ms": 12.0,
+        "tiers": {"device": 0, "host": 0, "disk": 0} | {tier: tokens},
+    }

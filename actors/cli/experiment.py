@@ -81,7 +81,7 @@ def experiment(
     asked.show(document, lambda: _people(document, files))
     for each in checks:
         if not each.ok:
-            asked.note(f"huginn: {each.name} differs in: {', '.join(each.failed)}")
+            asked.note(f"huginn: {each.name} fails in: {', '.join(each.failed)}")
     if not document["ok"]:
         context.exit(1)
 

@@ -25,6 +25,10 @@ Tell = Callable[[str], None]
 
 # Runs that share nothing with any other: they have to reuse nothing.
 ALONE: Final = ("cold", "other-domain", "other-process")
+# Runs that have to reuse something, wherever it lies.
+REUSING: Final = ("warm", "append", "middle-edit", "branch")
+# Runs whose state no live stream holds any longer, and the tiers that have to give it.
+KEPT: Final = {"evicted": ("host", "disk"), "restarted": ("disk",)}
 STEPS: Final = (
     *("cold", "warm", "append", "middle-edit", "branch", "other-domain", "evicted", "restarted"),
     *("other-process", "other-process/append", "other-process/middle-edit"),

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from actors.ports import Clock
-from actors.room import Call
+from actors.room import Call, Room
 from actors.worker.charges import ChargeTable, LogicalLedger
 from actors.worker.engine import Engine
 from actors.worker.jobs import Job
@@ -63,7 +63,7 @@ class Ledgers:
         await self.meter.close()
 
 
-class LedgerOperations:
+class LedgerOperations(Room):
     """The messages that ask for them, for a room that has `_ledgers`."""
 
     _ledgers: Ledgers
@@ -72,7 +72,9 @@ class LedgerOperations:
         return self._ledgers.charges.of(call.handle.principal)
 
     async def on_charges(self, call: Call, ask: Empty) -> Charges:
+        self._require_operator(call)
         return self._ledgers.charges.all()
 
     async def on_use(self, call: Call, ask: Empty) -> PhysicalUse:
+        self._require_operator(call)
         return self._ledgers.meter.read()

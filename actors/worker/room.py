@@ -19,7 +19,7 @@ from typing import ClassVar
 from msgspec import structs
 
 from actors.reporting import EvidenceQueue
-from actors.room import Call, Room, World
+from actors.room import Call, World
 from actors.worker.admission import Admission
 from actors.worker.answer import Answer
 from actors.worker.backend import Backend, check_backend
@@ -78,7 +78,7 @@ from store.tables import Tables
 RESPONSE_CHARS_MAX = 255
 
 
-class WorkerRoom(LedgerOperations, Room):
+class WorkerRoom(LedgerOperations):
     """Owns `backend`, `tiers` and `tables` (in which the others lie) from now on. `process` is what
     `stats` says about the operating system's process, `engine_build` what evidence says about the
     code that computes. Raises ProfileFault for a back end that cannot follow the schedule."""
@@ -240,6 +240,7 @@ class WorkerRoom(LedgerOperations, Room):
         return HeldPages(held=bool(held))
 
     async def on_stats(self, call: Call, ask: Empty) -> Stats:
+        self._require_operator(call)
         return figures(self._profile, self._backend, self._engine, self._tiers, self._process)
 
     async def on_info(self, call: Call, ask: Empty) -> ModelInfo:

@@ -10,7 +10,11 @@ import pytest
 from bench import worker
 from bench.worker_decode import Rates, Spent, decode_rates
 from tests.exact_models import MODELS
+from tests.tiny_gemma import LAYERS, WINDOW_TOKENS
 from tests.worker_rooms import opened
+
+# A layer's keys and values: one head of 64 each, in two bytes.
+TOKEN_BYTES = LAYERS * 2 * 64 * 2
 
 
 def test_a_whole_run_has_every_figure(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -28,15 +32,26 @@ def test_a_whole_run_has_every_figure(tmp_path: Path, capsys: pytest.CaptureFixt
         "decode, 1 at once, tiny-gemma",
         "decode, 3 at once, tiny-gemma",
         "decode, 8 at once, tiny-gemma-throughput",
+        "bytes on disk of a turn behind 460 tokens",
     ]
     # The answer that was not settled is fed with the turn.
     assert [row["tokens"] for row in rows[2:5]] == [24, 24 + 40, 24]
     # How much of so short an answer is timed is the machine's affair; the bare side is whole.
-    for row in rows[6:]:
+    for row in rows[6:9]:
         assert row["pairs"] == 1
         assert row["bare tokens/s"] > 0
         assert row["worker x bare"] >= 0
         assert row["worker x bare, cpu"] >= 0
+    wrote = rows[9]
+    assert wrote["tokens"] == 24 + 40
+    assert wrote["KV bytes"] == 64 * TOKEN_BYTES
+    assert 1 < wrote["pages/KV"] <= wrote["worst"] <= 1.05
+    assert wrote["page bytes"] == pytest.approx(wrote["pages/KV"] * wrote["KV bytes"], abs=1)
+    assert 0 <= wrote["index/KV"] < wrote["pages/KV"]
+    # The full-attention rows of every token once more, and the sliding ones of the last window.
+    rows_bytes = (460 * 1 + WINDOW_TOKENS * (LAYERS - 1)) * TOKEN_BYTES / LAYERS
+    assert rows_bytes < wrote["whole state bytes"] < 1.05 * rows_bytes
+    assert wrote["whole state/KV"] == wrote["whole state bytes"] / wrote["KV bytes"]
     printed = capsys.readouterr().out
     assert all(row["what"] in printed for row in rows)
 

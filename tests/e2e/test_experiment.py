@@ -71,6 +71,7 @@ def test_an_experiment_from_the_command_line(tmp_path: Path, temporary: Path) ->
     assert report["reuse_age_s"]
     assert all(age > 0 for age in report["reuse_age_s"].values())
     assert all(check["ok"] for check in report["checks"])
+    assert len(report["checks"]) == 20
     assert errors.splitlines()[0] == f"1/{len(STEPS)} cold"
     assert {path.name for path in out.iterdir()} == {"report.json", "report.md", "report.svg"}
     # Nothing else: neither in its own temporary directory, nor in the user's data directory.

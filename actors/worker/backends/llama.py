@@ -204,7 +204,10 @@ class LlamaBackend:
         return parse_rows(state, self._shape, stream=stream, length=length, start=start, stop=stop)
 
     def close(self) -> None:
-        """Free the model. Any later call raises WorkerFault."""
+        """Free the model. Any later call raises WorkerFault, also of the tokenizer."""
+        # It is not there if the file's vocabulary was refused.
+        if hasattr(self, "tokenizer"):
+            self.tokenizer.close()
         if self._batch is not None:
             self._library.llama_batch_free(self._batch)
             self._batch = None

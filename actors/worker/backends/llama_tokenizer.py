@@ -43,14 +43,14 @@ class LlamaTokenizer:
     """The tokenizer of the GGUF file at `path`: implements protocol.tokenizer.Tokenizer.
 
     Pure and safe from several threads: the library's tokenizer is, and buffers are per call.
-    `model` lends an already loaded model of that file, which has to outlive the tokenizer.
+    `model` lends an already loaded model of that file, which is freed after `close`.
     Raises WorkerFault for a file without a readable vocabulary or one that breaks the contract.
     """
 
     def __init__(self, path: Path, *, model: Any = None) -> None:
         self._library: Any = library()
         self._owned = None if model else _load_vocabulary(self._library, path)
-        self._vocabulary = self._library.llama_model_get_vocab(model or self._owned)
+        self._vocabulary: Any = self._library.llama_model_get_vocab(model or self._owned)
         texts, attributes, digest = self._walk()
         self.deny: frozenset[int] = self._deny(texts, attributes)
         self.contract = TokenizerContract(
@@ -116,7 +116,9 @@ class LlamaTokenizer:
             return b"".join(map(self.piece, ids))
 
     def close(self) -> None:
-        """Free the vocabulary. Not to be used afterwards."""
+        """Give up the vocabulary, which is freed with it if it is its own. Reading anew raises
+        WorkerFault afterwards."""
+        self._vocabulary = None
         if self._owned is not None:
             self._library.llama_model_free(self._owned)
             self._owned = None
@@ -124,6 +126,7 @@ class LlamaTokenizer:
     def _tokenize(self, data: bytes) -> list[int]:
         if not data:
             return []
+        self._check_open()
         # One token takes at least one byte. A power of two keeps the number of ctypes types small.
         size = max(_BUFFER_TOKENS_MIN, 1 << len(data).bit_length())
         buffer = (ctypes.c_int32 * size)()
@@ -134,7 +137,13 @@ class LlamaTokenizer:
             raise WorkerFault(f"the library refused {len(data)} bytes of content (code {count})")
         return buffer[:count]
 
+    def _check_open(self) -> None:
+        # The library would read memory that was freed.
+        if self._vocabulary is None:
+            raise WorkerFault("the tokenizer was closed")
+
     def _read_piece(self, token: int) -> bytes:
+        self._check_open()
         size = 64
         while True:
             buffer = ctypes.create_string_buffer(size)

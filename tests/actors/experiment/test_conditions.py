@@ -21,10 +21,14 @@ def test_every_condition_has_its_row_and_every_check_holds() -> None:
     assert list(dict.fromkeys(told)) == list(STEPS)
     checks = check(rows, fields_of(equality="bitwise", reproducible=True))
     assert [each for each in checks if not each.ok] == []
+    assert len(checks) == 20
     by_name = {row["condition"]: row for row in rows}
     assert abs(by_name["cold"]["prompt_tokens"] - 300) < 60
     for condition in ("warm", "append", "middle-edit", "branch"):
         assert by_name[condition]["reused_tokens"] > 0, condition
+    for condition, tier in (("evicted", "host"), ("restarted", "disk")):
+        found = by_name[condition]
+        assert found["tiers"][tier] == found["reused_tokens"] == by_name["warm"]["reused_tokens"]
     assert by_name["warm"]["hit"] == "all"
     assert by_name["cold"]["age_s"] is None
     assert by_name["restarted"]["age_s"] > by_name["warm"]["age_s"] > 0

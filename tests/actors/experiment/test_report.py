@@ -47,7 +47,7 @@ def test_a_table_row_has_every_column() -> None:
         "16",
         "95",
     ]
-    assert made()["hits"] == {"none": 4, "all": 2}
+    assert made()["hits"] == {"none": 6, "all": 4, "part": 2}
 
 
 @pytest.mark.req("KV-11")
@@ -64,6 +64,21 @@ def test_how_long_a_state_was_there_to_be_reused_is_told_by_tier() -> None:
     assert dict(zip(COLUMNS, cells(made_up[2]), strict=True))["age s"] == "30.5"
     report = document({"profile": "p", "machine": machine(), "seed": 7}, made_up, [])
     assert "- reuse_age_s: {'device': 4.0, 'host': 30.5}" in markdown(report)
+
+
+@pytest.mark.req("KV-11")
+def test_every_check_is_in_the_report_and_one_that_is_violated_makes_it_fail() -> None:
+    said = made()
+    lines = [line for line in markdown(said).splitlines() if line.endswith(": holds")]
+    assert said["ok"]
+    assert len(said["checks"]) == len(lines) == 20
+    cold = rows()
+    cold[7]["tiers"] = cold[0]["tiers"]
+    fields = fields_of(equality="bitwise", reproducible=True)
+    report = document({"profile": "p", "machine": machine()}, cold, check(cold, fields))
+    assert not report["ok"]
+    told = "- reuses as much as warm, from disk (1 runs): FAILS in restarted"
+    assert told in markdown(report).splitlines()
 
 
 def test_a_check_that_fails_is_told_by_name() -> None:

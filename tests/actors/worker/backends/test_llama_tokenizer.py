@@ -15,6 +15,7 @@ from actors.worker.backends.llama_tokenizer import LlamaTokenizer
 from profiles import loader
 from protocol.errors import ContentError, WorkerFault
 from tests import tiny_gemma
+from tests.exact_models import MODELS
 from tests.model_fixtures import real, tiny
 
 STRUCTURAL = ("[multimodal]", "</s>", "<start_of_image>", "<end_of_image>")
@@ -33,6 +34,23 @@ def default() -> Iterator[LlamaTokenizer]:
     opened = LlamaTokenizer(real()[0])
     yield opened
     opened.close()
+
+
+def test_a_closed_one_reads_nothing_anew() -> None:
+    opened = LlamaTokenizer(tiny()[0])
+    known = opened.encode("known")
+    opened.close()
+    with pytest.raises(WorkerFault, match="closed"):
+        opened.encode("the hen and the ring")
+    with pytest.raises(WorkerFault, match="closed"):
+        opened.piece(known[0] + 1)
+
+
+def test_the_back_end_takes_its_tokenizer_along() -> None:
+    backend = MODELS["tiny"].open()
+    backend.close()
+    with pytest.raises(WorkerFault, match="closed"):
+        backend.tokenizer.encode("the hen and the ring")
 
 
 def check(tokenizer: LlamaTokenizer, text: str) -> None:
