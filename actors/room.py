@@ -37,7 +37,7 @@ from protocol.messages.authority import NOTICE, Refused, Revocations
 from protocol.messages.erasure import Erase, Erased
 from protocol.nonces import HighMark
 from protocol.record import Record, decode_record, encode_record
-from protocol.resource import ResourceKind, Right
+from protocol.resource import Resource, ResourceKind, Right
 from protocol.signing import NONCE_BYTES, Signer
 
 log = logging.getLogger("huginn.room")
@@ -192,6 +192,13 @@ class Room:
         return Call(admitted.handle, envelope), ask
 
     # -- refusals ----------------------------------------------------------------------------
+
+    def _require_operator(self, call: Call) -> None:
+        """Raises CapabilityError with step `scope` unless the caller is a room, or operates this
+        one: what is about everybody is not for who administers a part of the installation."""
+        # By the key that the anchor granted to: whatever was given out has a giver there.
+        if call.handle.principal not in self.world.room_to_key.values():
+            call.handle.require(Right.OPERATE, Resource(kind=ResourceKind.SERVICE, name=self.name))
 
     def _note(self, envelope: Envelope | None, error: HuginnError) -> None:
         if envelope is not None and isinstance(error, AuthorityError):

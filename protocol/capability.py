@@ -229,6 +229,7 @@ def check_attenuation(parent: Capability, child: Capability) -> None:
         raise CapabilityError(
             "attenuation.caveats", "the parent is on one domain: it has telemetry on no other"
         )
+    _check_first_domain(parent, child)
     if child.nbf_ns < parent.nbf_ns or child.exp_ns > parent.exp_ns:
         raise CapabilityError(
             "attenuation.times",
@@ -238,6 +239,19 @@ def check_attenuation(parent: Capability, child: Capability) -> None:
         raise CapabilityError(
             "attenuation.depth",
             f"depth_left {child.depth_left}, the parent has {parent.depth_left}",
+        )
+
+
+def _check_first_domain(parent: Capability, child: Capability) -> None:
+    """A handle has telemetry on the domain that it is on: one that first names it must lie below a
+    parent that is told of it."""
+    if _has(parent.caveats, DomainCaveat) or not _has(parent.caveats, TelemetryCaveat):
+        return
+    domain, told = Scope.of(child.caveats).domain, Scope.of(parent.caveats).telemetry or ()
+    if domain is not None and domain not in told:
+        raise CapabilityError(
+            "attenuation.caveats",
+            f"the parent has telemetry on named domains alone, and {domain!r} is none of them",
         )
 
 

@@ -11,7 +11,8 @@ profile and domain (`check_attenuation`). A computation-sharing domain comes wit
 and a principal who has none cannot choose one (AUT-5).
 
 A third, `telemetry`, names domains beside that one of whose reuse the holder may be told. It may
-first appear at the root, or under a parent on `all` that no domain caveat binds yet.
+first appear at the root, or under a parent on `all` that no domain caveat binds yet. Under one
+that has it and no domain, a domain that is named is one of those.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from typing import Any
 
 from actors.ports import Mailbox
 from actors.worker.drivers import LoopDriver
+from actors.worker.ledgers import LedgerPorts
 from actors.worker.tiers import Tiers
 from actors.worker.writer import PageWriter
 from store.pages.disk import PageStore
@@ -72,6 +73,7 @@ class Keeper:
         *,
         mailbox: Mailbox | None = None,
         public_table: Any = None,
+        ledgers: LedgerPorts | None = None,
         **options: Any,
     ) -> AsyncIterator[Bench]:
         """A worker on a fresh back end; killed at the end."""
@@ -83,6 +85,7 @@ class Keeper:
             tiers=tiers,
             mailbox=mailbox,
             public_table=public_table,
+            ledgers=ledgers,
         ) as bench:
             try:
                 yield bench

@@ -205,10 +205,39 @@ _GRANTS = [
         ("resolved", "all(_may_erase(call, record) for record in mine)", "True"),
         ("resolved", "_permits(", f"{_YES}("),
         ("_of_namespace", "_permits(", f"{_YES}("),
+        ("shown", "call.handle.permits", _YES),
+        ("shown", " if kind in told", ""),
+    ),
+]
+_NOT_A_PART = ("self._require_operator(call)", "pass")
+# Asked by one who administers a part of the installation (`presence_deputy`).
+_PARTS = [
+    *_checks(
+        "carol",
+        f"{AUTHORITY}.room",
+        ("AuthorityRoom.on_current", *_NOT_A_PART),
+        ("AuthorityRoom.on_register", *_NOT_A_PART),
+        ("AuthorityRoom.on_audit", "call.handle.permits", _YES),
+        ("AuthorityRoom.on_set_retention", "call.handle.require(Right.OPERATE, ALL)", "pass"),
+        ("AuthorityRoom.on_retentions", "call.handle.require(Right.OPERATE, ALL)", "pass"),
+        ("AuthorityRoom.on_enroll", "call.handle.sees", _YES),
+        ("AuthorityRoom.on_enroll", " or row.domain == ask.domain", ""),
+        ("_reaches", "call.handle.permits", _YES),
+    ),
+    *_checks(
+        "carol",
+        f"{WORKER}.ledgers",
+        ("LedgerOperations.on_charges", *_NOT_A_PART),
+        ("LedgerOperations.on_use", *_NOT_A_PART),
+    ),
+    *_checks("carol", f"{WORKER}.room", ("WorkerRoom.on_stats", *_NOT_A_PART)),
+    *_checks("carol", f"{MUNINN}.room", ("_operates", "call.handle.require", "(lambda *_: None)")),
+    *_checks(
+        "carol", f"{EVENTS}.room", ("EventsRoom.on_status", "call.handle.require", "(lambda *_: 0)")
     ),
 ]
 
-CHECKS = [*_ROOMS, *_PREFIX_STATES, *_MEMO, *_OBJECTS, *_HAPPENINGS, *_GRANTS]
+CHECKS = [*_ROOMS, *_PREFIX_STATES, *_MEMO, *_OBJECTS, *_HAPPENINGS, *_GRANTS, *_PARTS]
 
 # Without these, what a stranger does is felt by the other.
 UNTOUCHED = [

@@ -233,7 +233,16 @@ class House:
         seen.add(f"{who} {method} {path} {json.dumps(body)}", said)
         return text
 
-    async def message(self, who: str, room: str, op: str, record: Record, seen: Seen) -> bool:
+    async def message(
+        self,
+        who: str,
+        room: str,
+        op: str,
+        record: Record,
+        seen: Seen,
+        *,
+        administer: bool = False,
+    ) -> bool:
         """Ask a room itself; whether it was answered with anything but an error."""
         operation = self.rooms.post.rooms[room]._table[op]
         caller = self.people[who].principal.caller
@@ -253,7 +262,9 @@ class House:
                         for other in _DELEGATED.get(room, ())
                         if any(map(caller.has, DELEGATED_RIGHTS[other]))
                     )
-                    reply = await caller.ask(room, op, record, operation.reply, delegate=others)
+                    reply = await caller.ask(
+                        room, op, record, operation.reply, delegate=others, administer=administer
+                    )
                     said.append(repr(reply))
         except HuginnError as error:
             answered = False

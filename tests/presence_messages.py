@@ -81,18 +81,23 @@ class Leaked:
         """The newest of a kind: older ones may be no more."""
         return self._kind_to_ids[kind][-1]
 
+    def kinds(self) -> list[str]:
+        return list(self._kind_to_ids)
+
     def some(self) -> list[str]:
         """One of each kind."""
         return [found[0] for found in self._kind_to_ids.values()]
 
 
 class Message(NamedTuple):
-    """One message to a room. `foreign`: it names what is another's, and must be refused."""
+    """One message to a room. `foreign`: it names what is another's, and must be refused.
+    `administer`: under the handle that administers."""
 
     room: str
     op: str
     record: Record
     foreign: bool = True
+    administer: bool = False
 
 
 def given_out(by: Principal) -> Chain:

@@ -23,6 +23,7 @@ from protocol.messages.events import (
 )
 from protocol.messages.worker import Cancel
 from tests.events_rooms import said
+from tests.presence_deputy import DEPUTY, administering
 from tests.presence_house import (
     ANSWER_TOKENS,
     MODEL,
@@ -74,6 +75,14 @@ def own() -> Iterator[Request]:
     yield "POST", "/huginn/v1/contexts", {"model": MODEL, "messages": chat(*TEXTS[:2])["messages"]}
     yield "POST", "/v1/tokenize", {"content": TEXTS[0]}
     yield "POST", "/v1/detokenize", {"tokens": [104, 105]}
+
+
+def erased(who: str) -> Iterator[Request]:
+    """What the stranger takes away of its own, and the other may have too."""
+    copied = f"{who}/copied"
+    yield "POST", "/v1/chat/completions", chat(*TEXTS[:2], huginn={"namespace": copied})
+    yield "POST", "/huginn/v1/erasures", {"target": "namespace", "name": copied}
+    yield "GET", "/huginn/v1/erasures", None
 
 
 def linked(leaked: Leaked) -> Iterator[Request]:
@@ -133,6 +142,9 @@ async def probing(
         async for _ in _said(house, who, inside(leaked), seen):
             yield
         return
+    if who == DEPUTY:
+        async for _ in _said(house, who, administering(leaked), seen):
+            yield
     async for _ in _said(house, who, messages(who, leaked), seen):
         yield
     async for _ in _said(house, who, iter([taking_back(house.people[who].principal)]), seen):
@@ -150,13 +162,19 @@ async def probing(
         await house.http(who, request, seen, **headers)
         yield
     await house.quiet()
+    for request in erased(who):
+        await house.http(who, request, seen)
+        yield
+        await house.quiet()
 
 
 async def _said(
     house: House, who: str, asked: Iterator[Message], seen: Seen
 ) -> AsyncGenerator[None, None]:
     for message in asked:
-        answered = await house.message(who, message.room, message.op, message.record, seen)
+        answered = await house.message(
+            who, message.room, message.op, message.record, seen, administer=message.administer
+        )
         if answered and message.foreign:
             raise Different(f"{message.room} {message.op}: not refused, {seen.said[-1]}")
         yield

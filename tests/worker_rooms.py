@@ -17,6 +17,7 @@ from typing import Any
 from actors.ports import Mailbox
 from actors.room import Call, World
 from actors.worker.drivers import Driver
+from actors.worker.ledgers import LedgerPorts
 from actors.worker.limits import WorkerLimits
 from actors.worker.room import WorkerRoom
 from actors.worker.tiers import Tiers
@@ -312,6 +313,7 @@ async def opened(
     tiers: Tiers | None = None,
     mailbox: Mailbox | None = None,
     public_table: Any = None,
+    ledgers: LedgerPorts | None = None,
     **limits: Any,
 ) -> AsyncIterator[Bench]:
     """A room on `backend` (a fake one), drained afterwards."""
@@ -332,6 +334,7 @@ async def opened(
         tables.keyed("receipts"),
         profile_name=PROFILE_NAME,
         public_table=public_table,
+        ledgers=ledgers,
         tiers=tiers,
         limits=WorkerLimits(**{"chunk_tokens": CHUNK, "drain_ns": SECOND // 10, **limits}),
         driver=driver,

@@ -28,7 +28,7 @@ from actors.authority.audit import AUDIT, audit_entry
 from actors.authority.delegations import drop_below
 from actors.authority.principals import PrincipalRecord
 from actors.authority.retention import RetentionPolicies, abandoned
-from actors.authority.targets import may_see, of_domain, resolved
+from actors.authority.targets import may_see, of_domain, resolved, shown
 from actors.ports import Clock, Entropy
 from actors.room import Call
 from protocol.errors import HuginnError, NotVisible
@@ -122,16 +122,18 @@ class Erasures:
         task.add_done_callback(self._asked.discard)
         row = await asyncio.shield(task)
         self.keep()
-        return row
+        return shown(call, order, row)
 
     def row(self, call: Call, id: str) -> ErasureRow:
         found = self._find(id)
         if found is None or not may_see(call, found.order):
             raise NotVisible(f"no erasure {id!r:.80} in this view")
-        return found.row
+        return shown(call, found.order, found.row)
 
     def rows(self, call: Call) -> list[ErasureRow]:
-        return [kept.row for kept in self._all() if may_see(call, kept.order)]
+        return [
+            shown(call, kept.order, kept.row) for kept in self._all() if may_see(call, kept.order)
+        ]
 
     async def set_retention(self, policy: Retention) -> Retention:
         """From now on, for what is planned too."""

@@ -131,6 +131,7 @@ class AuthorityRoom(Room):
         await self._telling.tell([room])
 
     async def on_current(self, call: Call, ask: Empty) -> messages.Revocations:
+        self._require_operator(call)
         return self._principals.revocations()
 
     async def _announce(self, room: str) -> bool:
@@ -216,6 +217,7 @@ class AuthorityRoom(Room):
     async def on_register(
         self, call: Call, ask: messages.RegisterContract
     ) -> messages.Registration:
+        self._require_operator(call)
         contract = parse_any(ask.id)
         contract.check(ask.body)
         key = str(contract).encode("ascii")

@@ -8,14 +8,26 @@ What the caller may not erase and what is not there are one answer.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
+
+from msgspec import structs
 
 from actors.authority.principals import PrincipalRecord
 from actors.room import Call
 from protocol.errors import ContentError, NotVisible, RecordError
 from protocol.ids import parse_any
-from protocol.messages.erasure import Erase, RequestErasure
+from protocol.messages.erasure import Erase, ErasureRow, RequestErasure
 from protocol.publication import PUBLIC
-from protocol.resource import Resource, ResourceKind, Right, path_covers
+from protocol.resource import ALL, Resource, ResourceKind, Right, path_covers
+
+# What rooms count by the namespaces and the principals of an order, and what by its domains.
+_OF_NAMESPACES: Final = frozenset(
+    {
+        *("keys", "kinds", "letters", "marks", "memberships"),
+        *("namespaces", "principals", "sessions", "sources"),
+    }
+)
+_OF_DOMAINS: Final = frozenset(("evidence", "receipts", "rows"))
 
 
 def resolved(call: Call, ask: RequestErasure, records: Sequence[PrincipalRecord]) -> Erase:
@@ -107,6 +119,24 @@ def may_see(call: Call, order: Erase) -> bool:
         bool(order.namespaces)
         or all(_permits(call, Right.ERASE, ResourceKind.DOMAIN, name) for name in order.domains)
     )
+
+
+def shown(call: Call, order: Erase, row: ErasureRow) -> ErasureRow:
+    """`row` with what of its counts the caller is told: who may not erase everything is told
+    nothing that depends on others. So not which objects nobody else had, what a cache held, nor
+    what was computed in a domain that a namespace lies in and that is not the caller's."""
+    if call.handle.permits(Right.ERASE, ALL):
+        return row
+    told = _OF_NAMESPACES
+    if all(_permits(call, Right.ERASE, ResourceKind.DOMAIN, name) for name in order.domains):
+        told |= _OF_DOMAINS
+    rooms = [
+        structs.replace(
+            room, counts={kind: count for kind, count in room.counts.items() if kind in told}
+        )
+        for room in row.rooms
+    ]
+    return structs.replace(row, rooms=rooms)
 
 
 def _may_erase(call: Call, record: PrincipalRecord) -> bool:

@@ -61,7 +61,8 @@ class RequestErasure(Record):
 
 
 class RoomErased(Record):
-    """What one room has done."""
+    """What one room has done. Of `counts` one who may not erase everything is told those that
+    depend on nobody else."""
 
     room: str
     counts: dict[str, int]

@@ -7,6 +7,8 @@ same there, but for ids that are drawn and for times. One who may not see teleme
 same, besides, whether it asks for the first time or again. And what a stranger does within its own,
 or has erased, changes no answer of alice's.
 
+One of the strangers administers a part of the installation, and asks as such, too.
+
 What is public has smaller worlds of its own: in halls a stranger asks behind public beginnings what
 alice may have asked there, and who claims what is public, or another's, is refused.
 
@@ -30,6 +32,7 @@ from tests import presence_taken as taken_away
 from tests.mutations import Mutation, mutated
 from tests.presence_checks import CHECKS, GATEWAY, UNTOUCHED, WARMTH, Check
 from tests.presence_claims import claims
+from tests.presence_deputy import DEPUTY, administering, deputize
 from tests.presence_halls import HALLS, Hall, Told
 from tests.presence_halls import STREAMS as HALL_STREAMS
 from tests.presence_house import ALL_RIGHTS, House, house
@@ -43,7 +46,7 @@ from tests.stores import FAST
 SEEDS = range(40) if os.environ.get("HYPOTHESIS_PROFILE") == "fuzz" else range(1)
 STEPS = 6
 FEW_STEPS = 5
-STRANGERS = ("bob", "boris", "wendy")
+STRANGERS = ("bob", "boris", "wendy", DEPUTY)
 
 
 @asynccontextmanager
@@ -59,6 +62,9 @@ async def _side_by_side(who: str, seed: int, steps: int, **headers: str) -> int:
     async with AsyncExitStack() as stack:
         lived = await stack.enter_async_context(_world())
         never = await stack.enter_async_context(_world())
+        if who == DEPUTY:
+            await deputize(lived)
+            await deputize(never)
         leaked = await live(lived, seed, steps)
         # Which handles were revoked is hers to know; how many were, evidence states.
         await taken_back(never, "operator")
@@ -99,21 +105,26 @@ async def test_the_gateway_decides_nothing() -> None:
 
 @pytest.mark.req("AUT-7")
 async def test_every_operation_is_probed() -> None:
-    """Those that a principal's own handle carries the right for."""
+    """By the deputy all; by others those that a principal's own handle carries the right for."""
     async with _world() as made:
         leaked = await live(made, 0, FEW_STEPS)
-        for who in ("bob", "boris"):
+        for who in ("bob", "boris", DEPUTY):
             asked = [*messages(who, leaked), *inside(leaked)]
+            if who == DEPUTY:
+                asked += administering(leaked)
             wanted = {
                 (room.name, op)
                 for room in made.rooms.post.rooms.values()
                 for op, operation in room._table.items()
-                if operation.right not in ("operate", "grant", "revoke")
+                if who == DEPUTY or operation.right not in ("operate", "grant", "revoke")
             }
             probes = {(message.room, message.op) for message in asked}
             # Answers are asked for over HTTP; the authority gives the order to erase, and takes
-            # none.
-            assert wanted - probes == {("worker", "generate"), ("authority", "erase")}
+            # none but what a deputy sends.
+            unasked = {("worker", "generate")}
+            if who != DEPUTY:
+                unasked.add(("authority", "erase"))
+            assert wanted - probes == unasked
 
 
 # -- what is alice's stays as it is ----------------------------------------------------------------

@@ -22,6 +22,7 @@ from protocol.caveats import (
     NamespaceCaveat,
     OperationCaveat,
     ProfileCaveat,
+    Scope,
     ServiceCaveat,
     TelemetryCaveat,
 )
@@ -286,6 +287,19 @@ def test_one_who_is_on_a_domain_gives_itself_no_telemetry_on_another() -> None:
     with pytest.raises(CapabilityError, match="telemetry on no other") as caught:
         child(child(whole, DOMAIN), public)
     assert caught.value.step == "attenuation.caveats"
+
+
+@pytest.mark.req("AUT-1", "AUT-7")
+def test_one_who_has_telemetry_on_some_domains_binds_a_handle_to_no_other() -> None:
+    """A handle is told of the domain that it is on: naming it may not be a gain."""
+    public = TelemetryCaveat(names=("public",))
+    some = principal_chain(resource=ALL, caveats=(public,), rights=(Right.TELEMETRY,))
+    fields: dict[str, Any] = {"audience": PRINCIPAL.public, "nonce": nonce(2)}
+    with pytest.raises(CapabilityError, match="'alice' is none of them") as caught:
+        attenuate(some, PRINCIPAL, caveats=(DOMAIN,), **fields)
+    assert caught.value.step == "attenuation.caveats"
+    bound = attenuate(some, PRINCIPAL, caveats=(DomainCaveat(name="public"),), **fields)
+    assert Scope.of(leaf(bound).caveats).domain == "public"
 
 
 def test_a_holder_of_all_may_name_a_domain() -> None:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from types import SimpleNamespace
 
 import pytest
+from msgspec import structs
 from msgspec.structs import replace
 
 from actors.authority.principals import PrincipalRecord
-from actors.authority.targets import may_see, of_domain, resolved
+from actors.authority.targets import may_see, of_domain, resolved, shown
 from actors.room import Call
 from protocol.caveats import Scope
 from protocol.errors import ContentError, NotVisible
 from protocol.handle import Handle
 from protocol.ids import CapabilityId, TextId
-from protocol.messages.erasure import Erase, RequestErasure
+from protocol.messages.erasure import Erase, ErasureRow, RequestErasure, RoomErased
 from protocol.resource import ALL, Resource, ResourceKind, Right
 from protocol.signing import Signer
 from tests.rooms import enrolment
@@ -169,3 +171,54 @@ def test_an_erasure_is_shown_to_who_might_have_asked() -> None:
     assert not may_see(call(on("team/ann")), whole)
     assert not may_see(call(on("team")), of_domain("team"))
     assert may_see(call(), of_domain("team"))
+
+
+def counted(by: Call, of: Erase) -> dict[str, int]:
+    """What `by` is told of the counts of an erasure that was carried out."""
+    rooms = {
+        "assembler": {"blocks": 8},
+        "muninn": {"rows": 5},
+        "ropes": {"memberships": 3, "objects": 2, "bytes": 70},
+        "worker": {"receipts": 4, "new": 9},
+    }
+    row = ErasureRow(
+        id="erasure-1",
+        target="namespace",
+        name="any",
+        cause="asked",
+        asked_ns=1,
+        due_ns=1,
+        rooms=[RoomErased(room=name, counts=counts) for name, counts in rooms.items()],
+    )
+    told = shown(by, of, row)
+    assert [each.room for each in told.rooms] == [*rooms]
+    return {kind: count for each in told.rooms for kind, count in each.counts.items()}
+
+
+@pytest.mark.req("AUT-9")
+def test_counts_that_depend_on_others_are_for_who_may_erase_everything() -> None:
+    """How many objects nobody else had tells what others have; what a cache held, what they asked;
+    and what went from a domain that a namespace lies in, what was computed there."""
+    nested = order("namespace", "team/bea/cy")
+    assert nested.domains == ["cy", "team"]
+    cy = call(on("team/bea/cy"))
+    own = replace_scope(cy, domain="cy")
+    assert counted(call(), nested) == {
+        "blocks": 8,
+        "rows": 5,
+        "memberships": 3,
+        "objects": 2,
+        "bytes": 70,
+        "receipts": 4,
+        "new": 9,
+    }
+    assert counted(own, nested) == {"memberships": 3}
+    of_its_own = structs.replace(nested, domains=["cy"])
+    assert counted(own, of_its_own) == {"rows": 5, "memberships": 3, "receipts": 4}
+    assert counted(cy, of_its_own) == {"memberships": 3}
+
+
+def replace_scope(by: Call, *, domain: str) -> Call:
+    """The same caller, who computes in `domain`."""
+    handle = dataclasses.replace(by.handle, scope=Scope(domain=domain))
+    return dataclasses.replace(by, handle=handle)

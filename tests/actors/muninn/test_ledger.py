@@ -7,7 +7,9 @@ import pytest
 from actors.muninn.ledger import Ledger
 from store.memory_tables import MemoryTables
 from store.tables import Put
-from tests.derivations import FailingTables
+from tests.derivations import FailingTables, advance
+from tests.muninn_rooms import Raven
+from tests.rooms import Principal
 
 ALICE, BOB = b"a" * 32, b"b" * 32
 
@@ -64,3 +66,28 @@ def test_a_sum_that_rotted_counts_from_nothing() -> None:
     ledger = Ledger(tables)
     ledger.charge(ALICE, 1)
     assert ledger.totals() == {ALICE: 1}
+
+
+@pytest.mark.req("AUT-6", "DRV-6")
+async def test_whoever_finds_it_and_whoever_does_not_are_charged_alike(
+    raven: Raven, alice: Principal, operator: Principal
+) -> None:
+    """Charged is what is asked for. Alice is told all of it, bob none, before and after a restart;
+    only who operates can tell them apart, by what the room has done."""
+    bob = await raven.house.enroll("bob")
+    await raven.remember(*(advance(number) for number in range(3)))
+    wanted = [advance(number) for number in range(3)]
+    found = []
+    for looks in (1, 2):
+        for who, is_known in ((alice, True), (bob, False)):
+            before = (await raven.status(operator)).counters
+            assert await raven.known(who, *wanted) == [is_known] * 3
+            after = (await raven.status(operator)).counters
+            found.append({name: after[name] - before.get(name, 0) for name in after})
+        charged = await raven.charged(operator)
+        assert charged == {who.signer.public: 3 * looks for who in (alice, bob)}
+        await raven.restart()
+    for hit, miss in (found[:2], found[2:]):
+        assert hit.get("look known") == miss.get("look unknown") == 3
+        assert not hit.get("look unknown")
+        assert not miss.get("look known")

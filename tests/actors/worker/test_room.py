@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,11 +13,18 @@ from actors.worker.drivers import LoopDriver
 from actors.worker.room import WorkerRoom
 from protocol.caveats import DomainCaveat
 from protocol.envelope import open_reply, seal
-from protocol.errors import BudgetExceeded, NotVisible, Unavailable, WorkerFault
+from protocol.errors import (
+    BudgetExceeded,
+    CapabilityError,
+    NotVisible,
+    Unavailable,
+    WorkerFault,
+)
 from protocol.messages import Empty
 from protocol.messages.erasure import Erase
 from protocol.messages.worker import AskReceipt, Item, Stats
 from protocol.record import decode_record, encode_record
+from protocol.resource import Resource, ResourceKind, Right
 from tests.chains import ANCHORS, NOW, PRINCIPAL, nonce, turn_chain
 from tests.fake_backend import FakeBackend
 from tests.worker_rooms import (
@@ -143,3 +151,23 @@ async def test_what_runs_for_an_erased_domain_ends_and_nothing_of_it_is_left() -
         assert again.receipt.reused_tokens == 0
         warm = await bench.answer(talk.segments, domain="bob", response="r3")
         assert warm.receipt.reused_tokens > 0
+
+
+@pytest.mark.req("AUT-5", "AUT-9")
+async def test_who_operates_a_part_is_told_nothing_of_everybody() -> None:
+    """Also not under a handle that a room signs for whoever shows it."""
+    async with opened() as bench:
+        whole = call_from(None, rights=[Right.OPERATE])
+        key = bench.room.world.room_to_key["worker"]
+        part = Resource(kind=ResourceKind.NAMESPACE, name="alice")
+        room = bench.room
+        for audience in (whole.handle.audience, key):
+            call = replace(whole, handle=replace(whole.handle, resource=part, audience=audience))
+            for ask in (room.on_charges, room.on_use, room.on_stats):
+                with pytest.raises(CapabilityError, match="does not hold 'operate' on 'service"):
+                    await ask(call, Empty())
+        # The controls: one who operates the room, and a room itself.
+        service = Resource(kind=ResourceKind.SERVICE, name="worker")
+        for changes in ({"resource": service}, {"resource": part, "principal": key}):
+            call = replace(whole, handle=replace(whole.handle, **changes))
+            assert (await room.on_charges(call, Empty())).rows == []
