@@ -104,10 +104,12 @@ class Home:
 
 @pytest.fixture
 async def home() -> AsyncIterator[Home]:
-    installation = await Installation().start()
+    installation = Installation()
     signer = Signer(installation.entropy.draw(32))
+    # Before the others start: the authority tells what is revoked to rooms that it knows.
     installation.signers["events"] = signer
     installation.room_to_key["events"] = signer.public
+    await installation.start()
     room = events_room(installation.world("events"))
     await installation.add(room)
     alice = await installation.enroll("alice")
