@@ -8,7 +8,8 @@ import json
 import pytest
 from aiohttp import ClientResponse, ClientSession
 
-from tests.fake_rooms import MODEL, Service, running
+from tests.fake_rooms import Service, running
+from tests.scripted_worker import MODEL
 from tests.worker_rooms import until
 
 CHAT = {"model": MODEL, "messages": [{"role": "user", "content": "hi"}]}

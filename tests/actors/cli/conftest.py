@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests import tiny_gemma
-from tests.fake_rooms import Script, Service
+from tests.fake_rooms import Service
 from tests.huginn import answered, reach, served
+from tests.scripted_worker import Script
 
 _numbers = itertools.count()
 

@@ -15,7 +15,8 @@ from actors.cli.answers import (
 )
 from actors.cli.asked import Failure
 from actors.cli.client import ApiFailure, Client
-from tests.fake_rooms import ANSWER, Script, Service
+from tests.fake_rooms import Service
+from tests.scripted_worker import ANSWER, Script
 
 
 def body(**more: object) -> dict[str, object]:

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.fake_rooms import ANSWER, Script, Service
+from tests.fake_rooms import Service
 from tests.happenings import QUESTION, happened, newcomer, prompt_text, prompt_types
 from tests.huginn import huginn, reach, refused
+from tests.scripted_worker import ANSWER, Script
 
 
 def turns(text: str, service: Service, home: Path, *words: str) -> list[dict[str, object]]:

@@ -9,8 +9,9 @@ import pytest
 
 from actors.cli.asked import Asked, Failure
 from actors.cli.client import ApiFailure, Client, base_url, connect, segment
-from tests.fake_rooms import ANSWER, Script, Service
+from tests.fake_rooms import Service
 from tests.huginn import peer
+from tests.scripted_worker import ANSWER, Script
 
 BODY = {
     "model": "raven",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.fake_rooms import ANSWER, Service
+from tests.fake_rooms import Service
 from tests.huginn import answered, huginn, reach, refused
+from tests.scripted_worker import ANSWER
 
 
 def test_a_question_from_the_command_line(service: Service, home: Path) -> None:

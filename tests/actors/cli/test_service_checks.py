@@ -14,8 +14,9 @@ from actors.cli.service_checks import service_checks
 from actors.cli.service_file import Service as Runs
 from actors.cli.service_file import here
 from actors.config import load
-from tests.fake_rooms import Script, Service
+from tests.fake_rooms import Service
 from tests.huginn import reach
+from tests.scripted_worker import Script
 
 
 def found(home: Path, service: Runs | None, **flags: object) -> dict[str, Finding]:

@@ -16,7 +16,8 @@ from actors.gateway.turns import Ask, chat_prompt, jobs
 from protocol.errors import ContentError, Unavailable, WorkerFault
 from protocol.messages.worker import GREEDY, Generate, Item
 from protocol.tokens import pack
-from tests.fake_rooms import ANSWER, Script, Service
+from tests.fake_rooms import Service
+from tests.scripted_worker import ANSWER, Script
 
 
 async def begun(service: Service, choices: int = 1) -> tuple[Caller, list[Generate]]:

@@ -4,66 +4,25 @@ to carry a session's turn over any transport."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
-import msgspec
 import pytest
 
-from actors.gateway.answers import Answers, Choice, collect
-from actors.gateway.courier import Errand, SessionTurn, carry, spells
+from actors.gateway.answers import Choice
+from actors.gateway.courier import SessionTurn, spells
 from actors.gateway.limits import Limits
-from actors.gateway.messages import Message, answer_block, message_blocks
-from actors.gateway.models import ServedModel
-from actors.gateway.sessions import ask_events, open_session
-from actors.gateway.turns import Ask, jobs
+from actors.gateway.messages import answer_block
+from actors.gateway.sessions import ask_events
 from protocol.blocks import BlockType
 from protocol.errors import BudgetExceeded, Conflict, NotVisible, Unavailable, WorkerFault
-from protocol.messages.events import KEY_REUSED, AskResponse, AskSession, ResponseRow, Turns
-from protocol.messages.ropes import NewBlock
-from protocol.messages.worker import GREEDY
+from protocol.messages.events import AskResponse, ResponseRow
 from protocol.tokens import pack
-from tests.fake_rooms import ANSWER, AheadClock, Script, Service, running
+from tests.errands import answer, errand, said, session_of, turns
+from tests.fake_rooms import AheadClock, Service, running
 from tests.fake_tokenizer import FakeTokenizer
-from tests.happenings import QUESTION, caller_of, happen, prompt_text, prompt_types
+from tests.happenings import caller_of, happen, prompt_text, prompt_types
+from tests.scripted_worker import ANSWER, Script
 
 DAY_NS = 24 * 3600 * 10**9
-ASK = Ask(GREEDY, [], 1, None, None, deliver_trim=True)
-
-
-def said(text: str = QUESTION) -> list[NewBlock]:
-    return message_blocks([Message(role="user", content=text)])
-
-
-async def answer(
-    service: Service,
-    errand: Errand,
-    during: Callable[[SessionTurn], object] | None = None,
-) -> tuple[str, SessionTurn]:
-    """What a transport does with a turn, less its own dialect."""
-    caller, gateway = caller_of(service), service.gateway
-    model = gateway.models.find(None)
-    assert model is not None
-    async with carry(gateway, caller, model, errand) as turn:
-        if during is not None:
-            during(turn)
-        work = jobs(turn.prompt, ASK, model, turn.response, gateway.limits)
-        async with Answers(caller, model.room, work, turn.items) as answers:
-            choice = (await collect(answers, 1))[0]
-    return "".join(choice.text), turn
-
-
-async def session_of(service: Service) -> str:
-    return (await open_session(caller_of(service), "operator")).id
-
-
-async def turns(service: Service, session: str) -> Turns:
-    ask = AskSession(namespace="operator", id=session)
-    return await ask_events(caller_of(service), "turns", ask, Turns)
-
-
-def errand(session: str | None, response: str, **more: object) -> Errand:
-    fields = {"namespace": "operator", "session": session, "response": response, "input": said()}
-    return Errand(**(fields | more))  # type: ignore[arg-type]
 
 
 @pytest.mark.req("EVT-7", "EVT-11", "EVT-12")
@@ -289,63 +248,6 @@ async def test_whoever_waits_for_a_turn_has_one() -> None:
         assert [each.state for each in listed] == ["finished"] * len(names)
         assert sorted(each.response for each in listed if each.response) == names
         assert [each.parent for each in listed[1:]] == [each.id for each in listed[:-1]]
-
-
-async def test_a_key_that_was_seen_is_answered_as_it_was(service: Service) -> None:
-    session = await session_of(service)
-    text, _ = await answer(service, errand(session, "r1", key="k"))
-    asked = len(service.worker.asked)
-    again, turn = await answer(service, errand(session, "r2", key="k"))
-    assert (again, turn.response, turn.is_known) == (text, "r1", True)
-    assert len(service.worker.asked) == asked
-    await turn.settle()
-    assert len((await turns(service, session)).turns) == 1
-
-
-async def test_what_is_told_again_is_what_was_told(service: Service) -> None:
-    """Also by a service that has another model now, with less context."""
-    session = await session_of(service)
-    caller, gateway = caller_of(service), service.gateway
-    known = gateway.models.find(None)
-    assert known is not None
-    info = msgspec.structs.replace(known.info, name="crow", context_tokens=2)
-    other = ServedModel("crow", "crow-exact", "worker", info, FakeTokenizer(), 1_800_000_000)
-    service.worker.script = Script(answer="four words, cut short", break_after=9, finish="length")
-    await answer(service, errand(session, "r0", input=said("warm")))
-    told = []
-    for response, model in (("r1", known), ("r2", known), ("r3", other)):
-        asked = errand(session, response, input=said("again"), key="k")
-        async with carry(gateway, caller, model, asked) as turn:
-            work = jobs(turn.prompt, ASK, model, turn.response, gateway.limits)
-            async with Answers(caller, model.room, work, turn.items) as answers:
-                (choice,) = await collect(answers, 1)
-        told.append(
-            (
-                "".join(choice.text),
-                choice.finish,
-                choice.completion_tokens,
-                choice.reused_tokens,
-                turn.prompt.tokens,
-                turn.prompt.context,
-                (turn.session, turn.turn, turn.response),
-            )
-        )
-    assert told[0][:3] == ("four word", "length", 9)
-    assert told[0][3] > 0
-    assert told[1:] == [told[0]] * 2
-    assert len(service.worker.asked) == 2
-
-
-async def test_a_key_with_another_input_or_other_terms_is_refused(service: Service) -> None:
-    session = await session_of(service)
-    await answer(service, errand(session, "r1", key="k", terms=b"a" * 32))
-    for more in ({"input": said("else")}, {"terms": b"b" * 32}, {"terms": None}):
-        with pytest.raises(Conflict) as refused:
-            await answer(
-                service, errand(session, "r2", **({"key": "k", "terms": b"a" * 32} | more))
-            )
-        assert refused.value.details["reason"] == KEY_REUSED
-    assert len(service.worker.asked) == 1
 
 
 async def test_a_prompt_that_is_too_long_gives_its_turn_up(service: Service) -> None:

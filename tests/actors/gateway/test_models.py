@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from actors.gateway.models import ServedModel, ServedModels
 from protocol.errors import ContentError
-from tests.fake_rooms import INFO
 from tests.fake_tokenizer import FakeTokenizer
+from tests.scripted_worker import INFO
 
 
 def served(name: str, profile: str) -> ServedModel:

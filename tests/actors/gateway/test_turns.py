@@ -10,8 +10,8 @@ from actors.gateway.models import ServedModel
 from actors.gateway.turns import Ask, choice_response, encode_text, jobs, stream_ids, text_prompt
 from protocol.errors import BudgetExceeded, ContentError
 from protocol.messages.worker import GREEDY
-from tests.fake_rooms import INFO
 from tests.fake_tokenizer import CONTROL, FakeTokenizer
+from tests.scripted_worker import INFO
 
 
 def model_of(context_tokens: int = 16, tokenizer: FakeTokenizer | None = None) -> ServedModel:

@@ -13,7 +13,8 @@ from openai import APIError, AsyncOpenAI
 
 from actors.gateway.limits import Limits
 from protocol.errors import BudgetExceeded, WorkerFault
-from tests.fake_rooms import ANSWER, Script, Service, running
+from tests.fake_rooms import Service, running
+from tests.scripted_worker import ANSWER, Script
 from tests.sse import joined, read_events
 
 CHAT = "/v1/chat/completions"

@@ -13,7 +13,8 @@ from actors.gateway.http.app import make_app
 from actors.gateway.limits import Limits
 from actors.runtime.logs import JsonLines
 from protocol.errors import CorruptObject
-from tests.fake_rooms import Script, Service, running
+from tests.fake_rooms import Service, running
+from tests.scripted_worker import Script
 
 CHAT = "/v1/chat/completions"
 HELLO = {"model": "raven", "messages": [{"role": "user", "content": "hello"}]}

@@ -10,8 +10,9 @@ from aiohttp import ClientSession
 from openai import AsyncOpenAI
 from openai.types.responses import Response
 
-from tests.fake_rooms import ANSWER, Script, Service
+from tests.fake_rooms import Service
 from tests.happenings import QUESTION, happen
+from tests.scripted_worker import ANSWER, Script
 
 RESPOND = "/v1/responses"
 TALK: list[Any] = [

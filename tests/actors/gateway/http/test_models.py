@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from aiohttp import ClientSession
 
-from tests.fake_rooms import CONTEXT_TOKENS, Service
+from tests.fake_rooms import Service
+from tests.scripted_worker import CONTEXT_TOKENS
 
 
 @pytest.mark.req("SRV-1")

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from tests.fake_rooms import ANSWER, CONTEXT_TOKENS, Script, Service
+from tests.fake_rooms import Service
 from tests.fake_tokenizer import CONTROL, DENY
+from tests.scripted_worker import ANSWER, CONTEXT_TOKENS, Script
 
 CHAT = "/v1/chat/completions"
 USER = {"role": "user", "content": "hi"}

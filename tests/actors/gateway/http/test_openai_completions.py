@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from tests.fake_rooms import ANSWER, CONTEXT_TOKENS, Service
+from tests.fake_rooms import Service
 from tests.fake_tokenizer import CONTROL, DENY, VOCABULARY_TOKENS
+from tests.scripted_worker import ANSWER, CONTEXT_TOKENS
 from tests.sse import read_events
 
 PATH = "/v1/completions"

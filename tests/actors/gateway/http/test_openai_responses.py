@@ -11,8 +11,9 @@ from aiohttp import ClientSession
 from openai import AsyncOpenAI
 from openai.types.responses import Response
 
-from tests.fake_rooms import ANSWER, Script, Service
+from tests.fake_rooms import Service
 from tests.happenings import QUESTION, happen, prompt_text, prompt_types
+from tests.scripted_worker import ANSWER, Script
 
 RESPOND = "/v1/responses"
 

@@ -7,7 +7,7 @@ import pytest
 from actors.gateway.http.receipt_json import receipt_json
 from protocol.ids import BlockId, ContextId, StateId
 from protocol.messages.worker import BlockReceipt, Receipt
-from tests.fake_rooms import PROFILE_ID
+from tests.scripted_worker import PROFILE_ID
 
 
 def receipt(**changes: object) -> Receipt:

@@ -10,7 +10,8 @@ from aiohttp import ClientSession
 from actors.room import Call
 from protocol.errors import ContentError
 from protocol.messages.worker import AskReceipt, Receipt
-from tests.fake_rooms import ScriptedWorker, Service
+from tests.fake_rooms import Service
+from tests.scripted_worker import ScriptedWorker
 
 ASK = {"model": "raven", "messages": [{"role": "user", "content": "hi"}], "temperature": 0}
 

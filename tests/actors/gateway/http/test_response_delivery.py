@@ -14,8 +14,9 @@ from actors.gateway.answers import Choice
 from actors.gateway.http.response_delivery import usage_of
 from actors.gateway.limits import Limits
 from protocol.errors import LimitExceeded
-from tests.fake_rooms import ANSWER, Script, Service, running
+from tests.fake_rooms import Service, running
 from tests.happenings import caller_of
+from tests.scripted_worker import ANSWER, Script
 
 RESPOND = "/v1/responses"
 OPENING = [

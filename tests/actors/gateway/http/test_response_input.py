@@ -20,8 +20,8 @@ from actors.gateway.messages import Message, message_blocks
 from actors.gateway.models import ServedModel
 from protocol.blocks import BlockType, Role
 from protocol.errors import ContentError
-from tests.fake_rooms import INFO
 from tests.fake_tokenizer import FakeTokenizer
+from tests.scripted_worker import INFO
 
 SERVED = ServedModel("raven", "raven-exact", "worker", INFO, FakeTokenizer(), 1)
 CALL = {"type": "function_call", "call_id": "c1", "name": "clock", "arguments": "{}"}

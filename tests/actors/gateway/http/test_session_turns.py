@@ -13,8 +13,9 @@ from actors.gateway.http.errors import ApiError
 from actors.gateway.http.session_turns import naming_session, refuse_choices
 from actors.gateway.limits import Limits
 from protocol.errors import ContentError, NotVisible
-from tests.fake_rooms import ANSWER, Script, Service, running
+from tests.fake_rooms import Service, running
 from tests.happenings import QUESTION, happen, prompt_text, prompt_types
+from tests.scripted_worker import ANSWER, Script
 from tests.sse import joined, read_events
 
 CHAT = "/v1/chat/completions"

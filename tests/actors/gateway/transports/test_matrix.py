@@ -16,10 +16,11 @@ from actors.gateway.transports.matrix import MatrixTransport
 from actors.gateway.transports.matrix_account import Account
 from actors.gateway.transports.matrix_inbox import Inbox, Letter
 from store.memory_tables import MemoryTables
-from tests.fake_rooms import ANSWER, Script, Service, running
+from tests.fake_rooms import Service, running
 from tests.happenings import QUESTION, happen, prompt_text, prompt_types
 from tests.matrix.people import Person
 from tests.matrix.synapse import Synapse
+from tests.scripted_worker import ANSWER, Script
 
 pytestmark = pytest.mark.slow
 _names = itertools.count()

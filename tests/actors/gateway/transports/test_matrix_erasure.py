@@ -24,8 +24,9 @@ from actors.gateway.transports.matrix_inbox import Inbox, Letter
 from protocol.messages.erasure import Erase
 from store.sqlite import Database
 from store.sqlite_tables import SqliteTables
-from tests.fake_rooms import ANSWER, Service
+from tests.fake_rooms import Service
 from tests.matrix.homeserver import ALICE, BOT, ROOM, Homeserver, homeserver
+from tests.scripted_worker import ANSWER
 
 SECRET = "nobody-shall-find"
 ENDED = "answers no longer"

@@ -8,9 +8,10 @@ from actors.gateway.transports.matrix import MatrixTransport
 from actors.gateway.transports.matrix_account import Account
 from actors.gateway.transports.matrix_inbox import Inbox
 from store.memory_tables import MemoryTables
-from tests.fake_rooms import ANSWER, AheadClock, running
+from tests.fake_rooms import AheadClock, running
 from tests.happenings import happen, prompt_text
 from tests.matrix.homeserver import ALICE, BOT, homeserver
+from tests.scripted_worker import ANSWER
 
 DAY_NS = 24 * 3600 * 10**9
 
