@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,14 @@ import pytest
 
 from actors.cli.client import Client
 from tests.fake_rooms import Service
-from tests.huginn import answered, huginn, reach, refused
+from tests.huginn import answered, huginn, reach, refused, served
+
+
+@pytest.fixture(scope="module")
+def one_service() -> Iterator[Service]:
+    """A service of these tests alone: whoever chats on the others' is told nothing of here."""
+    with served() as service:
+        yield service
 
 
 @pytest.fixture
