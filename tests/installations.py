@@ -185,6 +185,16 @@ class Service:
         found: dict[str, Any] = status["workers"][0]["stats"]
         return found
 
+    def quiet(self) -> dict[str, Any]:
+        """The worker's counters, once nothing goes on behind an answer and all of it is on disk."""
+        deadline = time.monotonic() + 60
+        while True:
+            stats = self.worker_stats()
+            if stats["streams_busy"] == stats["waiting"] == stats["tiers"]["disk"]["queued"] == 0:
+                return stats
+            assert time.monotonic() < deadline, f"the worker never comes to rest: {stats}"
+            time.sleep(0.05)
+
     def memo(self, invocations: int) -> dict[str, Any]:
         """What the operator is told of the memo, once it knows so many of the operator's."""
         deadline = time.monotonic() + 60

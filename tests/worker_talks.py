@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from protocol.tokens import TokenIds, unpack
+from msgspec import structs
+
+from protocol.tokens import TokenIds, pack, unpack
 from tests.bare_worker import Bare, bare_answer
 from tests.fake_backend import FakeBackend
 from tests.worker_rooms import CHUNK, EOT, OPENER, Bench, Talk, text_ids
@@ -30,6 +32,22 @@ def some_talk(turns: int = 3, *, size: int = 20) -> Talk:
         talk = talk.add("user", text_ids(f"question {turn} " + "x" * size))
         talk = talk.add("model", text_ids(f"answer {turn}"))
     return talk.add("user", text_ids("and now?"))
+
+
+def next_talk(talk: Talk, kind: str, where: int, content: TokenIds, *, tokens_max: int) -> Talk:
+    """The prompt after `talk`: one more question, behind a branch at `where` or an edit there, or
+    (`again`) none; a new conversation once this one has more than `tokens_max` tokens."""
+    at = where % (len(talk.segments) + 1)
+    if kind == "branch":
+        talk = Talk(talk.segments[: at // 2 * 2])
+    elif kind == "edit" and at < len(talk.segments):
+        edited = structs.replace(talk.segments[at], content=pack(content))
+        talk = Talk([*talk.segments[:at], edited, *talk.segments[at + 1 :]])
+    if kind != "again" or not talk.segments:
+        if sum(len(unpack(s.content)) + 3 for s in talk.segments) > tokens_max:
+            talk = Talk()
+        talk = talk.add("user", content)
+    return talk
 
 
 def prompt_ids(talk: Talk) -> TokenIds:

@@ -15,14 +15,13 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from msgspec import structs
 
 from protocol.messages.worker import Receipt
-from protocol.tokens import TokenIds, pack, unpack
+from protocol.tokens import TokenIds
 from tests.kept_states import Keeper, expected
 from tests.page_samples import MODEL_FULL_BYTES, MODEL_SLIDING_BYTES, files_below
 from tests.worker_rooms import OPENER, Bench, Talk, text_ids
-from tests.worker_talks import prompt_ids, shared
+from tests.worker_talks import next_talk, prompt_ids, shared
 
 MODEL_TOKEN_BYTES = MODEL_FULL_BYTES + MODEL_SLIDING_BYTES
 KINDS = ["append"] * 4 + ["branch", "edit", "again", "bob", "evict", "evict", "restart", "spoil"]
@@ -69,20 +68,6 @@ class Follower:
             await bench.settle(answered.segments, domain=domain)
         return answered
 
-    def next(self, kind: str, where: int, content: TokenIds) -> Talk:
-        talk = self.talk
-        at = where % (len(talk.segments) + 1)
-        if kind == "branch":
-            talk = Talk(talk.segments[: at // 2 * 2])
-        elif kind == "edit" and at < len(talk.segments):
-            edited = structs.replace(talk.segments[at], content=pack(content))
-            talk = Talk([*talk.segments[:at], edited, *talk.segments[at + 1 :]])
-        if kind != "again" or not talk.segments:
-            if sum(len(unpack(s.content)) + 3 for s in talk.segments) > 600:
-                talk = Talk()
-            talk = talk.add("user", content)
-        return talk
-
     async def follow(self, plan: list[Any], streams: int) -> None:
         rest = list(plan)
         while rest:
@@ -108,7 +93,7 @@ class Follower:
                 await self.turn(bench, other, "carol", settle=settle)
         else:
             domain = "bob" if kind == "bob" else "alice"
-            talk = self.next(kind, where, content)
+            talk = next_talk(self.talk, kind, where, content, tokens_max=600)
             answered = await self.turn(bench, talk, domain, settle=settle)
             if domain == "alice":
                 self.talk = answered

@@ -7,7 +7,6 @@ operator's physical ledger and in nobody's charge.
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,20 +59,9 @@ def prefilled(service: Service) -> int:
     return int(row["prefilled_tokens"])
 
 
-def quiet(service: Service) -> None:
-    """Wait until nothing goes on behind an answer, and all of it is on disk."""
-    deadline = time.monotonic() + 60
-    while True:
-        stats = service.worker_stats()
-        if stats["streams_busy"] == stats["waiting"] == stats["tiers"]["disk"]["queued"] == 0:
-            return
-        assert time.monotonic() < deadline, stats
-        time.sleep(0.05)
-
-
 def billed(service: Service, name: str, key: str) -> Bill:
     """The prompt, asked once."""
-    quiet(service)
+    service.quiet()
     before, was = charged(service, name, key), prefilled(service)
     body = {"model": MODEL, "messages": PROMPT, "temperature": 0, "seed": 7, "max_tokens": 6}
     answer = service.post("/v1/chat/completions", body, key)
@@ -107,7 +95,7 @@ def test_the_same_prompt_is_charged_the_same_whatever_was_warm(tmp_path: Path) -
         bills["carol, cold"] = billed(service, "carol", new_key(service, "carol"))
         # Another's warmth: what is everybody's.
         bills["dave, warm"] = billed(service, "dave", new_key(service, "dave"))
-        quiet(service)
+        service.quiet()
         before = charged(service, "ann", ann)
     with Service(home) as service:
         assert charged(service, "ann", ann) == before

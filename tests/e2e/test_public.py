@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -65,23 +64,12 @@ def place(service: Service) -> dict[str, str]:
 
 def counted(service: Service, key: str, *messages: dict[str, str]) -> tuple[int, int, int]:
     """A turn: its prompt's tokens, and how many the worker reused and prefilled for it."""
-    settle(service)
+    service.quiet()
     before = service.worker_stats()
     usage = chat(service, key, *messages).json()["usage"]
     after = service.worker_stats()
     reused = after["reused_tokens"] - before["reused_tokens"]
     return usage["prompt_tokens"], reused, usage["prompt_tokens"] - reused
-
-
-def settle(service: Service) -> None:
-    """Wait until nothing goes on behind an answer."""
-    deadline = time.monotonic() + 60
-    while True:
-        stats = service.worker_stats()
-        if stats["streams_busy"] == stats["waiting"] == stats["tiers"]["disk"]["queued"] == 0:
-            return
-        assert time.monotonic() < deadline, stats
-        time.sleep(0.05)
 
 
 def told(answer: httpx.Response) -> tuple[Any, ...]:
@@ -120,7 +108,7 @@ def test_what_is_public_from_published_to_withdrawn(tmp_path: Path) -> None:
         # The first after it finds it cold, the second warm: they are told the same.
         cold, warm = new_key(service, "cold"), new_key(service, "warm")
         first = chat(service, cold, *question)
-        settle(service)
+        service.quiet()
         second = chat(service, warm, *question)
         assert told(first) == told(second)
         assert first.json()["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
@@ -140,7 +128,7 @@ def test_what_is_public_from_published_to_withdrawn(tmp_path: Path) -> None:
         assert not shown.keys() & {"reused_tokens", "tiers", "ttft_ms", "state_digest"}
         own = chat(service, seer, user("a word of my own")).json()
         assert "ttft_ms" in service.get(f"/huginn/v1/receipts/{own['id']}", seer).json()
-        settle(service)
+        service.quiet()
         assert len(list(folder.iterdir())) == 2
     # It is as public after a restart, and what was derived of it is there.
     with Service(home) as service:
@@ -150,7 +138,7 @@ def test_what_is_public_from_published_to_withdrawn(tmp_path: Path) -> None:
         assert gone["block_id"] == blocks[0]
         assert not folder.exists()
         assert counted(service, new_key(service, "later"), *question)[1] == 0
-        settle(service)
+        service.quiet()
         assert not folder.exists()
         refused("unpublish", blocks[0], home=home, code="not_found", **place(service))
     with Service(home) as service:

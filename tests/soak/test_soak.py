@@ -210,17 +210,6 @@ def prompts_of(service: Service, model: str) -> list[Asked]:
     return found
 
 
-def quiet(service: Service) -> dict[str, Any]:
-    """The worker's counters, once nothing runs and nothing waits."""
-    deadline = time.monotonic() + 60
-    while True:
-        stats = service.worker_stats()
-        if not stats["streams_busy"] and not stats["waiting"]:
-            return stats
-        assert time.monotonic() < deadline, f"the worker never comes to rest: {stats}"
-        time.sleep(0.1)
-
-
 def size_of(service: Service) -> dict[str, int]:
     """What a leak would make larger."""
     assert service.process is not None
@@ -241,7 +230,7 @@ def check_pages(service: Service) -> None:
     deadline = time.monotonic() + 60
     while True:
         # Pages are exported and written behind the last answer.
-        tiers = quiet(service)["tiers"]
+        tiers = service.quiet()["tiers"]
         sizes = [path.stat().st_size for path in service.home.glob("pages/*/*")]
         counted = tiers["disk"]["pages"], tiers["disk"]["bytes"], tiers["disk"]["queued"]
         if counted == (len(sizes), sum(sizes), 0):
@@ -261,13 +250,13 @@ def test_many_clients_for_a_while(service: PrivateService) -> None:
     prompts = prompts_of(service, model)
     # Most can be told apart by their answers: a mix-up would be seen.
     assert len({asked.answer for asked in prompts}) > len(prompts) // 2
-    quiet(service)
+    service.quiet()
     before = size_of(service)
     sockets = sorted(path.name for path in service.temporary.iterdir())
 
     clients = Clients(service, model, prompts)
     clients.run()
-    stats = quiet(service)
+    stats = service.quiet()
     # Connections that the clients closed are noticed within a moment.
     deadline = time.monotonic() + 20
     while size_of(service)["service_files"] > before["service_files"] + 8:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -15,19 +14,6 @@ from protocol.messages.events import BeginTurn, BegunTurn
 from protocol.messages.ropes import Commit
 from tests.events_rooms import NAMESPACE, House, merged, model, reminders, said, texts, user
 from tests.rooms import SECOND
-
-
-@pytest.fixture
-async def house() -> AsyncIterator[House]:
-    house = await House().start()
-    await house.source("huskies")
-    yield house
-    await house.room.drain()
-
-
-@pytest.fixture
-async def session(house: House) -> str:
-    return (await house.open()).id
 
 
 def in_progress() -> pytest.RaisesExc[Conflict]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -29,19 +28,6 @@ from tests.events_rooms import NAMESPACE, House, merged, model, said, user
 USAGE = TurnUsage(prompt_tokens=41, output_tokens=3, reused_tokens=17)
 CONTEXT = ContextId.of(b"a context")
 TERMS = b"t" * TERMS_BYTES
-
-
-@pytest.fixture
-async def house() -> AsyncIterator[House]:
-    house = await House().start()
-    await house.source("huskies")
-    yield house
-    await house.room.drain()
-
-
-@pytest.fixture
-async def session(house: House) -> str:
-    return (await house.open()).id
 
 
 async def finish(house: House, begun: BegunTurn, text: str = "cut sho", **changes: Any) -> None:

@@ -6,7 +6,7 @@ with and ends. `others` are all kinds of such holders; each is somebody else's t
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import msgspec
@@ -26,14 +26,6 @@ DAY = 24 * 3600
 ANSWER = messages.OutputBlock(text="Well.", role=Role.MODEL)
 # One key that signs for many who show it their handles.
 GATEWAY = Signer(b"\x41" * 32)
-
-
-@pytest.fixture
-async def house() -> AsyncIterator[House]:
-    house = await House().start()
-    await house.source("huskies")
-    yield house
-    await house.room.drain()
 
 
 @pytest.fixture

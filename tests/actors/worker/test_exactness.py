@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from actors.worker.drivers import LoopDriver
-from protocol.tokens import pack, unpack
+from protocol.tokens import pack
 from tests.fake_backend import FakeBackend
 from tests.worker_rooms import CHUNK, OPENER, Result, Talk, asked, opened, text_ids
-from tests.worker_talks import check_no_residue, expected, some_talk
+from tests.worker_talks import check_no_residue, expected, next_talk, some_talk
 
 contents = st.text("abc", max_size=40).map(text_ids)
 steps = st.lists(
@@ -43,16 +43,7 @@ async def _follow(plan: list[Any], streams: int) -> None:
     async with opened(backend, driver=LoopDriver()) as bench:
         talk = Talk()
         for number, (kind, where, content, settle) in enumerate(plan):
-            at = where % (len(talk.segments) + 1)
-            if kind == "branch":
-                talk = Talk(talk.segments[: at // 2 * 2])
-            elif kind == "edit" and at < len(talk.segments):
-                edited = structs.replace(talk.segments[at], content=pack(content))
-                talk = Talk([*talk.segments[:at], edited, *talk.segments[at + 1 :]])
-            if kind != "again" or not talk.segments:
-                if sum(len(unpack(s.content)) + 3 for s in talk.segments) > 300:
-                    talk = Talk()
-                talk = talk.add("user", content)
+            talk = next_talk(talk, kind, where, content, tokens_max=300)
             domain = "bob" if kind == "other domain" else "alice"
             name = f"r{number}"
             found = await bench.answer(talk.segments, response=name, domain=domain)
